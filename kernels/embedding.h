@@ -10,12 +10,12 @@
 //                   dx[n, t] = dy[n, P + t]   dposition[t] = sum_n dy[n, t]   dprefix[t] the same
 //   sequence_pool   first: y[n] = x[n, 0]
 //                   last: y[n] = x[n, T - 1], or with tokens x at the last t with
-//                   token[n, t] != 0 (if there is none, y[n] = 0)
+//                   token[n, t] != padding (if there is none, y[n] = 0)
 //                   mean: y[n] = mean over t of x[n, t]; with tokens only over t with
-//                   token[n, t] != 0 (if there is none, y[n] = 0)
+//                   token[n, t] != padding (if there is none, y[n] = 0)
 //   sequence_max    y[n] = max over t of x[n, t]. With tokens, x[n, t] was computed from tokens t
 //   ..
-//                   t + S - T of S, and only those without padding (token 0, at the end) count, and
+//                   t + S - T of S, and only those without padding (at the end) count, and
 //                   the first. dx is dy at the first maximum, 0 elsewhere
 //   reverse_sequence  y[n, t] = x[n, length[n] - 1 - t] for t < length[n], else x[n, t]
 //   sequence_lengths  length[n] = 1 + the last t with token[n, t] != padding (if there is none, 0)
@@ -62,25 +62,27 @@ enum class PoolMode : uint8_t { kMean, kFirst, kLast };
 struct SequencePoolDims {
   int64_t N, T, D;
   PoolMode mode;
+  int32_t padding = 0;  // the token that does not count
   /// Returns, for kFirst and kLast, the position that becomes y of row n; -1 if there is none.
   int64_t position(const int32_t* token, int64_t n) const {
     int64_t t = mode == PoolMode::kFirst ? 0 : T - 1;
     if (mode == PoolMode::kFirst || token == nullptr) return t;
-    while (t >= 0 && token[n * T + t] == 0) --t;
+    while (t >= 0 && token[n * T + t] == padding) --t;
     return t;
   }
 };
 
 struct SequenceMaxDims {
   int64_t N, T, D;
-  int64_t S;  // tokens of a sequence, at least T
+  int64_t S;            // tokens of a sequence, at least T
+  int32_t padding = 0;  // the token that does not count
 
   /// Returns how many positions of a sequence count. `tokens` are those of the sequence, or
   /// nullptr.
   TRAINYARD_HD int64_t counted(const int32_t* tokens) const {
     if (tokens == nullptr) return T;
     int64_t t = T - 1;
-    while (t > 0 && tokens[t + S - T] == 0) --t;
+    while (t > 0 && tokens[t + S - T] == padding) --t;
     return t + 1;
   }
 };

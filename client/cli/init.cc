@@ -151,6 +151,15 @@ Status write_job_file(const fs::path& file, const std::string& text) {
   return replace_file(user_files(), file, text);
 }
 
+/// Returns the files of the folder's tokenizer; none if it has no vocabulary.
+Result<TokenizerFiles> find_tokenizer_files(const fs::path& folder) {
+  ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder));
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
+    if (files.contains(name)) return files;
+  }
+  return TokenizerFiles();
+}
+
 /// Drafts a job that fine-tunes the language model of --model.
 Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path& file) {
   if (!o.target.empty()) return usage_error("--target and --model exclude each other");
@@ -158,8 +167,10 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
   ASSIGN_OR_RETURN(const ModelFolder folder,
                    model_folder(o.model, scratch, GgufParts::kDescription));
   ASSIGN_OR_RETURN(const PretrainedFolder model, read_pretrained_folder(folder.path));
+  ASSIGN_OR_RETURN(TokenizerFiles tokenizer, find_tokenizer_files(folder.path));
   ASSIGN_OR_RETURN(const init::FineTuneDraft draft,
-                   init::draft_fine_tune(o.data, model.model.positions_max));
+                   init::draft_fine_tune(o.data, {model.model.positions_max, std::move(tokenizer)},
+                                         scratch.path()));
   const std::string words =
       model.model.title + ", " + grouped(model.model.parameter_count()) + " parameters";
   const std::string text = init::fine_tune_yaml(
@@ -170,7 +181,7 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
   } else if (session.machine()) {
     const nlohmann::ordered_json json = {{"file", file.string()},
                                          {"found", draft.found},
-                                         {"format", "documents"},
+                                         {"format", draft.has_labels ? "jsonl" : "documents"},
                                          {"rows", draft.documents},
                                          {"model", model.model.network.preset},
                                          {"context_length", draft.context_length},
@@ -181,7 +192,8 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
     out.line(safe_text(o.data + ": " + draft.found));
     std::vector<std::pair<std::string, Cell>> fields = {
         {"model", words + ", trained by low-rank additions (lora)"},
-        {"learns", "the answers: the assistant's messages, completions, texts"}};
+        {"learns", draft.has_labels ? "the class of a text: the member 'label'"
+                                    : "the answers: the assistant's messages, completions, texts"}};
     for (const std::string& note : model.model.notes) fields.emplace_back("note", note);
     fields.emplace_back("job file", file.string());
     out.write(render_fields(fields, out.colour(), out.line_width()));
@@ -232,7 +244,9 @@ Command init_command() {
       "the file explain what each column is, which columns are left\nout and why, and each first "
       "choice: change what you know better. Of a large table, the first 32 MiB are read.\nWith "
       "--model, DATA is JSON lines of chats (messages), of prompt and completion, or of text, and "
-      "the job fine-tunes\nthe language model in that folder or GGUF file.",
+      "the job fine-tunes\nthe language model in that folder or GGUF file. Texts with a label make "
+      "it "
+      "a classifier.",
       [o](OptionSet& options) {
         options.positional("DATA", o->data, "a file or a folder");
         options.text("--target", "COLUMN", o->target,

@@ -88,6 +88,13 @@ Result<int> import_to_server(Session& session, const ModelImportOptions& o,
                           " has no weights, expected model.safetensors or "
                           "model.safetensors.index.json");
   }
+  if (folder.model.classes > 0) {
+    return make_error(ErrorCode::kInvalidArgument, "MODEL_UNSUPPORTED",
+                      folder.path.string() + ": config.json: architectures: is a classifier of " +
+                          std::to_string(folder.model.classes) +
+                          " classes, expected a model that generates. A job with model.pretrained "
+                          "trains the classifier further");
+  }
   ASSIGN_OR_RETURN(const ModelInfo info, describe(folder, o.file));
   TemporaryFolder scratch;
   if (Status s = write_model_info(local_files(), scratch.path(), info); !s.ok()) {
@@ -120,6 +127,7 @@ Result<int> import_folder(Session& session, const ModelImportOptions& o) {
   if (session.format() == Format::kJson || session.format() == Format::kJsonl) {
     const nlohmann::ordered_json object = {
         {"folder", o.out},
+        {"title", folder.title},
         {"family", model.family},
         {"network", model.network.preset},
         {"vocabulary", model.vocabulary},

@@ -251,6 +251,18 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   return out;
 }
 
+/// Escapes each line for a terminal: the names of classes and files come from the data.
+std::string safe_lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += safe_text(text.substr(0, end));
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 /// Adds to each prediction of the response its file's name, which the server does not return.
 nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
                                   const std::vector<std::string>& names) {
@@ -336,7 +348,8 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
   note_unseen(session, all, rows.names);
   note_ignored(session, all);
   if (session.format() == Format::kCsv) {
-    session.out().write(render_csv(all, rows.names));
+    const std::string csv = render_csv(all, rows.names);
+    session.out().write(session.out().is_terminal() ? safe_lines(csv) : csv);
     return static_cast<int>(client::kExitOk);
   }
   std::vector<std::string> labels;

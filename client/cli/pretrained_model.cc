@@ -34,6 +34,32 @@ void show_folder(Session& session, const std::string& name, const PretrainedFold
   for (const std::string& note : folder.model.notes) session.hint("  " + safe_text(note));
 }
 
+bool has_network(const v1::ModelSpec& model) {
+  return model.preset_case() != v1::ModelSpec::PRESET_NOT_SET || model.layers_size() > 0;
+}
+
+/// Returns the recipe's initial weights if they name no source of their own; else null.
+v1::InitialWeights* free_weights(client::SpecFile& spec) {
+  v1::InitialWeights& weights = *spec.file.mutable_recipe()->mutable_initial_weights();
+  const bool is_free = weights.job().empty() && weights.model().empty() && weights.path().empty();
+  return is_free ? &weights : nullptr;
+}
+
+/// A file of weights, for the network that stands beside it.
+Status use_weights_file(const std::string& name, client::SpecFile& spec) {
+  v1::ModelSpec& model = *spec.file.mutable_model();
+  if (!has_network(model)) {
+    return refused_folder(
+        spec, make_error(ErrorCode::kInvalidArgument, "FIELD_REQUIRED",
+                         name + " is a file, which does not say the network; expected a preset "
+                                "beside it, such as resnet50: {stem: imagenet}, or the folder of a "
+                                "language model"));
+  }
+  model.clear_pretrained();
+  if (v1::InitialWeights* const weights = free_weights(spec)) weights->set_path(name);
+  return {};
+}
+
 }  // namespace
 
 Status import_pretrained(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
@@ -41,6 +67,15 @@ Status import_pretrained(Session& session, TemporaryFolder& scratch, client::Spe
   v1::ModelSpec& model = *spec.file.mutable_model();
   if (model.pretrained().empty()) return {};
   const std::string name = model.pretrained();
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(spec.folder / name, ignored);
+  if (is_file && name.ends_with(".safetensors")) return use_weights_file(name, spec);
+  if (has_network(model)) {
+    return refused_folder(spec,
+                          make_error(ErrorCode::kInvalidArgument, "FIELD_CONFLICT",
+                                     "describes the network itself; remove the preset or layers "
+                                     "beside it"));
+  }
   const bool only_shapes = need == WeightsNeed::kShapes;
   const auto found = model_folder(spec.folder / name, scratch,
                                   only_shapes ? GgufParts::kDescription : GgufParts::kAll);
@@ -51,9 +86,12 @@ Status import_pretrained(Session& session, TemporaryFolder& scratch, client::Spe
   if (!network.ok()) return refused_folder(spec, network.error());
   model.clear_pretrained();
   model.MergeFrom(*network);
-  v1::InitialWeights& weights = *spec.file.mutable_recipe()->mutable_initial_weights();
-  if (weights.job().empty() && weights.model().empty() && weights.path().empty()) {
-    weights.set_path(name);
+  if (v1::InitialWeights* const weights = free_weights(spec)) {
+    weights->set_path(name);
+    // A GGUF file has become a folder of another name.
+    const std::string title =
+        is_file ? std::filesystem::path(name).filename().string() : folder->title;
+    if (weights->title().empty()) weights->set_title(title);
     spec.imported_weights = folder->weights;
     if (folder->weights.empty()) {
       spec.implied_tensors = found->tensors.empty() ? folder->tensors : found->tensors;

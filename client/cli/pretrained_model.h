@@ -12,10 +12,11 @@ namespace trainyard::cli {
 /// file in `scratch`, if they are needed.
 enum class WeightsNeed : uint8_t { kShapes, kNumbers };
 
-/// Reads model.pretrained: the model becomes a preset with parameters, the folder's weights become
-/// the initial weights unless the recipe names others, and its tokenizer that of the dataset's
-/// documents unless the dataset names one. A folder without weights can only be planned. Notes go
-/// to stderr.
+/// Reads model.pretrained. A safetensors file becomes the initial weights of the network beside it.
+/// With a folder or a GGUF file, the model becomes a preset with parameters, the folder's weights
+/// become the initial weights unless the recipe names others, and its tokenizer that of the
+/// dataset's documents unless the dataset names one. A folder without weights can only be planned.
+/// Notes go to stderr.
 Status import_pretrained(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
                          WeightsNeed need);
 

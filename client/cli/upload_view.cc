@@ -90,6 +90,7 @@ Result<v1::JobSpec> upload_files_shown(Session& session, const client::SpecFile&
   if (spec.has_weights()) {
     v1::InitialWeights& weights = *spec_to_submit.mutable_recipe()->mutable_initial_weights();
     ASSIGN_OR_RETURN(const v1::Model model, ensure_weights_shown(session, spec.weights_path(), ""));
+    if (weights.title().empty()) weights.set_title(weights.path());
     weights.clear_path();
     weights.set_model(std::string(client::short_name(model.name())));
   }

@@ -4,11 +4,15 @@
 #include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "client/init/draft_parts.h"
 #include "client/init/table_head.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/data/documents/documents_dataset.h"
 #include "src/data/files/byte_source.h"
+#include "src/data/tokenizers/pretrained_tokenizer.h"
 
 namespace trainyard::init {
 namespace {
@@ -16,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kBytesPerToken = 3;  // on the safe side for most languages
+constexpr const char* kLabel = "label";
 constexpr int64_t kContextMin = 128, kContextMax = 1024;
 constexpr int64_t kBatchMax = 8, kEpochs = 3, kStepsPerEpoch = 24;
 
@@ -27,10 +32,27 @@ constexpr std::array<DocumentKind, 3> kKinds = {{{"messages", "", "chat"},
                                                  {"prompt", "completion", "prompt with completion"},
                                                  {"text", "", "text"}}};
 
+/// The documents of a file; lengths in bytes, or in tokens once they are counted.
 struct Lengths {
   std::array<int64_t, kKinds.size()> of_kind = {};
-  int64_t count = 0, bytes = 0, longest = 0;
+  int64_t count = 0, all = 0, longest = 0;
+  int64_t labels = 0;              // documents that are a text with a label
+  std::set<std::string> classes;   // the first different labels
+  std::vector<std::string> texts;  // those with a label
+
+  bool has_labels() const { return labels == count; }
 };
+
+/// Adds the label of a text. With too many different labels for a class each, they are not
+/// remembered.
+void add_label(const Json& line, Lengths& lengths) {
+  constexpr size_t kClassesCounted = 10000;
+  const auto label = line.find(kLabel);
+  if (label == line.end() || !label->is_primitive() || label->is_null()) return;
+  ++lengths.labels;
+  if (lengths.classes.size() < kClassesCounted) lengths.classes.insert(label->dump());
+  lengths.texts.push_back(line.at("text").get<std::string>());
+}
 
 /// Returns the number of bytes of all texts in a value.
 int64_t text_bytes(const Json& value) {
@@ -57,7 +79,8 @@ Status add_line(std::string_view line, int64_t number, Lengths& lengths) {
   const int64_t bytes = text_bytes(json);
   ++lengths.of_kind[static_cast<size_t>(kind - kKinds.begin())];
   ++lengths.count;
-  lengths.bytes += bytes;
+  if (kind->member == "text" && json.at("text").is_string()) add_label(json, lengths);
+  lengths.all += bytes;
   lengths.longest = std::max(lengths.longest, bytes);
   return {};
 }
@@ -71,6 +94,37 @@ Status add_lines(std::string_view text, Lengths& lengths) {
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     if (Status s = add_line(line, number, lengths); !s.ok()) return s;
   }
+  return {};
+}
+
+/// Counts the tokens of texts that are classified.
+Status count_text_tokens(const TokenizerFiles& files, Lengths& lengths) {
+  ASSIGN_OR_RETURN(const PretrainedTokenizer tokenizer, PretrainedTokenizer::read(files));
+  const auto around = std::ssize(tokenizer.prefix()) + std::ssize(tokenizer.suffix());
+  lengths.all = lengths.longest = 0;
+  std::vector<int32_t> tokens;
+  for (const std::string& text : lengths.texts) {
+    tokens.clear();
+    tokenizer.encode(text, true, tokens);
+    const int64_t length = std::ssize(tokens) + around;
+    lengths.all += length;
+    lengths.longest = std::max(lengths.longest, length);
+  }
+  return {};
+}
+
+/// Counts the tokens of documents as the dataset's reader does.
+Status count_document_tokens(const TokenizerFiles& files, const std::string& lines,
+                             const std::filesystem::path& scratch, Lengths& lengths,
+                             FineTuneDraft& draft) {
+  const std::filesystem::path copy = scratch / "documents.jsonl";
+  if (Status s = replace_file(local_files(), copy, lines); !s.ok()) return s;
+  DocumentsOptions options;
+  ASSIGN_OR_RETURN(const PretrainedTokenizer tokenizer, PretrainedTokenizer::read(files));
+  options.end_token = draft.has_end_token = tokenizer.end_token() >= 0;
+  ASSIGN_OR_RETURN(const TypedDataset dataset, read_documents_dataset(options, files, copy, {}));
+  lengths.all = dataset.schema.documents->train.tokens();
+  lengths.longest = dataset.schema.documents->train.longest();
   return {};
 }
 
@@ -96,7 +150,8 @@ std::string found_text(const Lengths& lengths, bool is_part) {
 
 }  // namespace
 
-Result<FineTuneDraft> draft_fine_tune(const std::filesystem::path& data, int64_t positions_max) {
+Result<FineTuneDraft> draft_fine_tune(const std::filesystem::path& data, const FineTuneModel& model,
+                                      const std::filesystem::path& scratch) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(data, data.string()));
   std::string text(static_cast<size_t>(std::min(source->bytes_max(), kHeadBytesMax)), '\0');
   ASSIGN_OR_RETURN(const size_t size, read_full(*source, text));
@@ -107,16 +162,29 @@ Result<FineTuneDraft> draft_fine_tune(const std::filesystem::path& data, int64_t
   Lengths lengths;
   if (Status s = add_lines(text, lengths); !s.ok()) return std::move(s).error();
   if (lengths.count == 0) return unsupported("the file has no documents");
-
   FineTuneDraft draft;
+  if (model.tokenizer.empty()) {
+    lengths.all = tokens_of(lengths.all);
+    lengths.longest = tokens_of(lengths.longest);
+  } else {
+    const Status counted = lengths.has_labels() ? count_text_tokens(model.tokenizer, lengths)
+                                                : count_document_tokens(model.tokenizer, text,
+                                                                        scratch, lengths, draft);
+    if (!counted.ok()) return counted.error();
+  }
+
   draft.is_part = after > 0;
   draft.documents = lengths.count;
   draft.found = found_text(lengths, draft.is_part);
-  const auto longest = static_cast<uint64_t>(tokens_of(lengths.longest));
-  const auto wanted = static_cast<int64_t>(std::bit_ceil(longest));
-  draft.context_length =
-      std::min(std::clamp(wanted, kContextMin, kContextMax), std::max<int64_t>(positions_max, 1));
-  const int64_t rows = tokens_of(lengths.bytes) / draft.context_length + 1;
+  draft.has_labels = lengths.has_labels();
+  if (draft.has_labels) {
+    draft.classes = std::ssize(lengths.classes);
+    draft.found += " of " + grouped(draft.classes) + (draft.classes == 1 ? " class" : " classes");
+  }
+  const auto wanted = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lengths.longest)));
+  draft.context_length = std::min(std::clamp(wanted, kContextMin, kContextMax),
+                                  std::max<int64_t>(model.positions_max, 1));
+  const int64_t rows = draft.has_labels ? lengths.count : lengths.all / draft.context_length + 1;
   draft.batch_size =
       draft.is_part ? kBatchMax : std::clamp<int64_t>(rows / kStepsPerEpoch, 1, kBatchMax);
   draft.epochs = draft.is_part ? 1 : kEpochs;
@@ -124,6 +192,32 @@ Result<FineTuneDraft> draft_fine_tune(const std::filesystem::path& data, int64_t
   draft.warmup_steps = std::max<int64_t>(steps / 20, 1);
   return draft;
 }
+
+namespace {
+
+std::string dataset_yaml(const FineTuneDraft& draft) {
+  if (!draft.has_labels) {
+    const std::string options = draft.has_end_token ? "{}                 " : "{end_token: false}";
+    return "\n  documents: " + options +
+           "    # by the model's tokenizer; only answers count in "
+           "the loss\n";
+  }
+  return "\n  jsonl:                            # read by the model's tokenizer\n    target: " +
+         std::string(kLabel) + "\n    target_kind: class\n    text: [text]\n    max_length: " +
+         std::to_string(draft.context_length) +
+         "                 # tokens of a row; longer texts are cut, shorter ones padded\n";
+}
+
+std::string rows_yaml(const FineTuneDraft& draft) {
+  const std::string batch = "\n  batch_size: " + std::to_string(draft.batch_size);
+  if (draft.has_labels) return batch + "\n";
+  return batch + "                     # rows of context_length tokens\n  context_length: " +
+         std::to_string(draft.context_length) +
+         "               # short documents share a row, longer ones are cut: 'plan' says how "
+         "many\n";
+}
+
+}  // namespace
 
 std::string fine_tune_yaml(const FineTuneDraft& draft, const FineTuneNames& names) {
   const std::string file = names.file.string();
@@ -138,24 +232,24 @@ std::string fine_tune_yaml(const FineTuneDraft& draft, const FineTuneNames& name
       "              # memory, steps and time, before anything starts\n" + "#   trainyard submit " +
       comment_text(file) + " --watch    # trains it on the server\n" + "#   trainyard local run " +
       comment_text(file) + "         # trains it here, without a server\n";
+<<<<<<< HEAD
   text += "\nname: " + yaml_text(names.name) + "\n";
   text += "\ndataset:\n  name: " + yaml_text(names.dataset) + "\n  path: " + in_file(names.data) +
           "\n  documents: {}                     # by the model's tokenizer; only answers count in "
           "the loss\n";
+=======
+  if (!names.name.empty()) text += "\nname: " + yaml_text(names.name) + "\n";
+  text += "\ndataset:\n  path: " + in_file(names.data) + dataset_yaml(draft);
+>>>>>>> origin/main
   text += "\nmodel:\n  # " + names.model_words + "\n  pretrained: " + in_file(names.model) + "\n";
-  text +=
-      "\nrecipe:\n  epochs: " + std::to_string(draft.epochs) +
-      "\n  batch_size: " + std::to_string(draft.batch_size) +
-      "                     # rows of context_length tokens\n  context_length: " +
-      std::to_string(draft.context_length) +
-      "               # short documents share a row, longer ones are cut: 'plan' says how many\n"
-      "  lora: {rank: 16, alpha: 32, targets: [all-linear]}\n"
-      "  optimizer: {type: adamw, learning_rate: 0.0002}\n"
-      "  schedule: {type: cosine, warmup_steps: " +
-      std::to_string(draft.warmup_steps) +
-      "}\n  clip_gradients: {norm: 1}\n"
-      "  validation_split: 0.1             # this share of the documents measures the model\n"
-      "  seed: 0\n";
+  text += "\nrecipe:\n  epochs: " + std::to_string(draft.epochs) + rows_yaml(draft) +
+          "  lora: {rank: 16, alpha: 32, targets: [all-linear]}\n"
+          "  optimizer: {type: adamw, learning_rate: 0.0002}\n"
+          "  schedule: {type: cosine, warmup_steps: " +
+          std::to_string(draft.warmup_steps) +
+          "}\n  clip_gradients: {norm: 1}\n"
+          "  validation_split: 0.1             # this share of the documents measures the model\n"
+          "  seed: 0\n";
   return text;
 }
 

@@ -77,11 +77,11 @@ void add_source(v1::DatasetSource::Role role, const std::filesystem::path& path,
 }
 
 /// Adds the files of a tokenizer, which is one file or those of a model's folder.
-Status add_tokenizer(const std::filesystem::path& path, LocalDataset& dataset) {
+Status add_tokenizer(const std::filesystem::path& path, const std::string& field,
+                     LocalDataset& dataset) {
   std::error_code failed;
   const auto refuse = [&](const std::string& what) {
-    Error e =
-        field_error("FILE_NOT_FOUND", "dataset.documents.tokenizer", path.string() + ": " + what);
+    Error e = field_error("FILE_NOT_FOUND", "dataset." + field, path.string() + ": " + what);
     e.code = ErrorCode::kNotFound;
     return e;
   };
@@ -116,7 +116,9 @@ Result<LocalDataset> local_dataset(const v1::DatasetFile& file,
   }
   if (spec::tokenizer_path(file).empty()) return dataset;
   const std::filesystem::path at = folder / spec::tokenizer_path(file);
-  if (Status s = add_tokenizer(at, dataset); !s.ok()) return std::move(s).error();
+  if (Status s = add_tokenizer(at, spec::tokenizer_field(file), dataset); !s.ok()) {
+    return std::move(s).error();
+  }
   return dataset;
 }
 

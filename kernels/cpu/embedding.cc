@@ -16,12 +16,14 @@ void clear_row(int64_t count, float* y) {
   std::memset(y, 0, static_cast<size_t>(count) * sizeof(float));
 }
 
-bool counts(const int32_t* token, int64_t i) { return token == nullptr || token[i] != 0; }
+bool counts(const SequencePoolDims& d, const int32_t* token, int64_t i) {
+  return token == nullptr || token[i] != d.padding;
+}
 
 // Returns 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
 float pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   int64_t count = 0;
-  for (int64_t t = 0; t < d.T; ++t) count += counts(token, n * d.T + t) ? 1 : 0;
+  for (int64_t t = 0; t < d.T; ++t) count += counts(d, token, n * d.T + t) ? 1 : 0;
   return count == 0 ? 0.0f : 1.0f / static_cast<float>(count);
 }
 
@@ -130,7 +132,7 @@ void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* tok
                             }
                             clear_row(d.D, out);
                             for (int64_t t = 0; t < d.T; ++t) {
-                              if (counts(token, n * d.T + t))
+                              if (counts(d, token, n * d.T + t))
                                 row_loops().accumulate(d.D, rows + t * d.D, out);
                             }
                             row_loops().scale(d.D, pool_weight(d, token, n), out, out);
@@ -148,7 +150,7 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
       const int64_t only = mean ? -1 : d.position(token, n);
       for (int64_t t = 0; t < d.T; ++t) {
         float* out = dx + (n * d.T + t) * d.D;
-        if (mean ? counts(token, n * d.T + t) : t == only) {
+        if (mean ? counts(d, token, n * d.T + t) : t == only) {
           row_loops().scale(d.D, weight, dy + n * d.D, out);
         } else {
           clear_row(d.D, out);

@@ -117,14 +117,15 @@ struct PoolRange {
 /// All threads of the block must call it. `tokens` are those of the sequence, or nullptr.
 TRAINYARD_DEVICE PoolRange pool_range(const SequencePoolDims& d, const int32_t* tokens) {
   if (d.mode == PoolMode::kMean) {
-    const float count = tokens == nullptr ? static_cast<float>(d.T) : count_tokens(d.T, tokens, 0);
+    const float count =
+        tokens == nullptr ? static_cast<float>(d.T) : count_tokens(d.T, tokens, d.padding);
     return {0, d.T, count == 0 ? 0.0f : 1.0f / count};
   }
   int64_t at = d.mode == PoolMode::kFirst ? 0 : d.T - 1;
   if (d.mode == PoolMode::kLast && tokens != nullptr) {
     float last = -1;  // exact up to 2^24 positions
     for (int64_t t = threadIdx.x; t < d.T; t += blockDim.x) {
-      if (tokens[t] != 0) last = static_cast<float>(t);
+      if (tokens[t] != d.padding) last = static_cast<float>(t);
     }
     at = static_cast<int64_t>(block_max(last));
   }
@@ -167,7 +168,7 @@ TRAINYARD_KERNEL void pool_forward(SequencePoolDims d, int64_t groups, In x, con
   const PoolRange range = pool_range(d, tokens);
   const bool some = d.mode == PoolMode::kMean && tokens != nullptr;
   Pack<kStep> sum = sum_positions<kStep>(range.begin, range.end, [&](int64_t t) {
-    if (column >= d.D || (some && tokens[t] == 0)) return Pack<kStep>{};
+    if (column >= d.D || (some && tokens[t] == d.padding)) return Pack<kStep>{};
     return load<kStep>(x, (n * d.T + t) * d.D + column);
   });
   if (threadIdx.x >= kWarp || column >= d.D) return;
@@ -186,7 +187,7 @@ TRAINYARD_KERNEL void pool_backward(SequencePoolDims d, int64_t tiles, const int
   for (int64_t i = threadIdx.x; i < rows * packs; i += blockDim.x) {
     const int64_t t = first + i / packs, column = i % packs * kStep;
     Pack<kStep> v{};
-    if (t >= range.begin && t < range.end && !(some && tokens[t] == 0)) {
+    if (t >= range.begin && t < range.end && !(some && tokens[t] == d.padding)) {
       v = load<kStep>(dy, n * d.D + column);
       for (float& e : v.v) e *= range.weight;
     }

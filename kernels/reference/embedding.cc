@@ -10,13 +10,13 @@ template <typename T>
 T pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   if (token == nullptr) return T(1) / static_cast<T>(d.T);
   const int32_t* row = token + n * d.T;
-  const auto count = d.T - std::count(row, row + d.T, 0);
+  const auto count = d.T - std::count(row, row + d.T, d.padding);
   return count == 0 ? T(0) : T(1) / static_cast<T>(count);
 }
 
 bool counts(const SequencePoolDims& d, const int32_t* token, int64_t n, int64_t t) {
   if (d.mode != PoolMode::kMean) return t == d.position(token, n);
-  return token == nullptr || token[n * d.T + t] != 0;
+  return token == nullptr || token[n * d.T + t] != d.padding;
 }
 
 }  // namespace

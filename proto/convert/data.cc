@@ -127,6 +127,25 @@ void read_vocabulary_size(const Format& format, const std::string& field, const 
   out.vocabulary_size = format.vocabulary_size();
 }
 
+/// Returns whether the sources have the vocabulary of a pretrained model's tokenizer.
+bool has_tokenizer(const v1::DatasetSpec& spec) {
+  return std::ranges::any_of(spec.sources(), [](const v1::DatasetSource& source) {
+    return source.role() == v1::DatasetSource::TOKENIZER ||
+           source.role() == v1::DatasetSource::TOKENIZER_JSON ||
+           source.role() == v1::DatasetSource::TOKENIZER_MODEL ||
+           source.role() == v1::DatasetSource::TEKKEN_JSON;
+  });
+}
+
+/// Refuses the field by which spec files name a tokenizer's files.
+void refuse_tokenizer_path(const std::string& path, const std::string& field,
+                           Violations& violations) {
+  if (path.empty()) return;
+  violations.add("FIELD_UNSUPPORTED", field,
+                 "names files only in spec files; expected sources with the roles from TOKENIZER "
+                 "on");
+}
+
 /// Reads the settings that turn rows of text into tokens, which CsvFormat, JsonlFormat and
 /// TextFilesFormat have.
 template <typename Format, typename Options>
@@ -179,10 +198,26 @@ std::string date_order_name(v1::CsvFormat::DateOrder order, const std::string& f
   }
 }
 
+/// Reads the settings of rows of text that the tokenizer of a pretrained model reads.
+template <typename Format>
+void read_pretrained_text(const Format& table, const std::string& field, CsvOptions& out,
+                          Violations& violations) {
+  out.tokenizer = name_of(TokenizerKind::kPretrained);
+  if (table.has_max_length()) out.max_length = table.max_length();
+  const auto unused = [&](bool given, const char* name) {
+    if (!given) return;
+    violations.add("FIELD_UNUSED", field + name,
+                   "has no effect with the tokenizer of a pretrained model; remove it");
+  };
+  unused(table.tokenizer() != v1::TOKENIZER_UNSPECIFIED, ".tokenizer");
+  unused(table.has_vocabulary_size(), ".vocabulary_size");
+}
+
 /// Reads the fields that CsvFormat and JsonlFormat have in common.
 template <typename Format>
-void read_table(const Format& table, const std::string& field, CsvOptions& out,
-                Violations& violations) {
+void read_table(const v1::DatasetSpec& spec, const Format& table, const std::string& field,
+                CsvOptions& out, Violations& violations) {
+  refuse_tokenizer_path(table.tokenizer_of(), field + ".tokenizer_of", violations);
   if (table.target().empty()) {
     violations.add("FIELD_REQUIRED", field + ".target",
                    "is missing, expected the name of the column to predict");
@@ -210,7 +245,15 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
           "FIELD_UNSUPPORTED", field + ".missing_target",
           std::to_string(table.missing_target()) + " is not known, expected refuse or skip");
   }
-  if (!out.text.empty()) return read_row_text(table, field, out, violations);
+  if (!out.text.empty()) {
+    return has_tokenizer(spec) ? read_pretrained_text(table, field, out, violations)
+                               : read_row_text(table, field, out, violations);
+  }
+  if (has_tokenizer(spec)) {
+    violations.add(
+        "FIELD_UNUSED", "spec.sources",
+        "has a tokenizer, which has no effect here; remove it or set " + field + ".text");
+  }
   const auto unused = [&](bool given, const char* name) {
     if (!given) return;
     violations.add("FIELD_UNUSED", field + name,
@@ -221,7 +264,8 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   unused(table.has_max_length(), ".max_length");
 }
 
-void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations) {
+void read_csv(const v1::DatasetSpec& spec, CsvOptions& out, Violations& violations) {
+  const v1::CsvFormat& csv = spec.csv();
   if (csv.has_header()) out.header = csv.header();
   if (csv.delimiter().size() > 1) {
     violations.add("FIELD_OUT_OF_RANGE", "spec.csv.delimiter",
@@ -232,7 +276,7 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
   out.image.assign(csv.image().begin(), csv.image().end());
   out.decimal = csv.decimal();
   out.thousands = csv.thousands();
-  read_table(csv, "spec.csv", out, violations);
+  read_table(spec, csv, "spec.csv", out, violations);
 }
 
 void set_numbers(const NumberStatistics& s, v1::DatasetSchema::Numbers& out) {
@@ -352,19 +396,8 @@ std::string loss_name(v1::DocumentsFormat::Loss loss, Violations& violations) {
 
 void read_documents(const v1::DatasetSpec& spec, DocumentsOptions& out, Violations& violations) {
   const v1::DocumentsFormat& documents = spec.documents();
-  if (!documents.tokenizer().empty()) {
-    violations.add("FIELD_UNSUPPORTED", "spec.documents.tokenizer",
-                   "names files only in spec files; expected sources with the roles from TOKENIZER "
-                   "on");
-  }
-  const bool has_tokenizer =
-      std::ranges::any_of(spec.sources(), [](const v1::DatasetSource& source) {
-        return source.role() == v1::DatasetSource::TOKENIZER ||
-               source.role() == v1::DatasetSource::TOKENIZER_JSON ||
-               source.role() == v1::DatasetSource::TOKENIZER_MODEL ||
-               source.role() == v1::DatasetSource::TEKKEN_JSON;
-      });
-  if (!has_tokenizer) {
+  refuse_tokenizer_path(documents.tokenizer(), "spec.documents.tokenizer", violations);
+  if (!has_tokenizer(spec)) {
     violations.add("FIELD_REQUIRED", "spec.sources",
                    "has no tokenizer, expected a source with one of the roles TOKENIZER, "
                    "TOKENIZER_JSON, TOKENIZER_MODEL and TEKKEN_JSON");
@@ -383,12 +416,11 @@ struct OptionsReader {
   void (*read)(const v1::DatasetSpec& spec, IngestRequest& request, Violations& violations);
 };
 constexpr std::array<OptionsReader, 7> kOptionsReaders = {{
-    {"csv",
-     [](const auto& spec, auto& to, auto& problems) { read_csv(spec.csv(), to.csv, problems); }},
+    {"csv", [](const auto& spec, auto& to, auto& problems) { read_csv(spec, to.csv, problems); }},
     {"jsonl",
      [](const auto& spec, auto& to, auto& problems) {
        to.csv.json_lines = true;
-       read_table(spec.jsonl(), "spec.jsonl", to.csv, problems);
+       read_table(spec, spec.jsonl(), "spec.jsonl", to.csv, problems);
      }},
     {"text",
      [](const auto& spec, auto& to, auto& problems) { read_text(spec.text(), to.text, problems); }},

@@ -99,6 +99,7 @@ void read_initial_weights(const v1::InitialWeights& w, InitialWeights& out,
   out.exclude.assign(w.exclude().begin(), w.exclude().end());
   out.skip_mismatched = w.skip_mismatched();
   out.partial = w.partial();
+  out.title = w.title();
 }
 
 ParameterGroup to_parameter_group(const v1::ParameterGroup& g) {

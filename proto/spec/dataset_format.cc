@@ -133,7 +133,14 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
 }
 
 const std::string& tokenizer_path(const v1::DatasetFile& file) {
+  if (file.has_csv()) return file.csv().tokenizer_of();
+  if (file.has_jsonl()) return file.jsonl().tokenizer_of();
   return file.documents().tokenizer();
+}
+
+std::string tokenizer_field(const v1::DatasetFile& file) {
+  if (file.has_csv()) return "csv.tokenizer_of";
+  return file.has_jsonl() ? "jsonl.tokenizer_of" : "documents.tokenizer";
 }
 
 const std::vector<std::pair<v1::DatasetSource::Role, std::string>>& tokenizer_files() {
@@ -165,6 +172,8 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     options->CopyFrom(file.GetReflection()->GetMessage(file, given));
   }
   fill_by_ending(file.path().empty() ? file.server_path() : file.path(), *options);
+  if (spec.has_csv()) spec.mutable_csv()->clear_tokenizer_of();
+  if (spec.has_jsonl()) spec.mutable_jsonl()->clear_tokenizer_of();
   if (spec.has_documents()) spec.mutable_documents()->clear_tokenizer();
   return spec;
 }

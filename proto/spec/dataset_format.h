@@ -56,6 +56,8 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 
 /// Returns the folder of a model or the file whose tokenizer reads the data; empty: none.
 const std::string& tokenizer_path(const v1::DatasetFile& file);
+/// Returns the field of DatasetFile that names it: "documents.tokenizer".
+std::string tokenizer_field(const v1::DatasetFile& file);
 /// Returns the roles of the files of a tokenizer in a model's folder, with their names.
 const std::vector<std::pair<v1::DatasetSource::Role, std::string>>& tokenizer_files();
 

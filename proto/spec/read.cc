@@ -50,11 +50,24 @@ void add_folds(v1::JobFile& file) {
   file.mutable_recipe()->mutable_split()->set_fold(1);
 }
 
-/// The documents of a job that begins with a pretrained model are read by its tokenizer.
+/// Rows of text are read by the model's tokenizer, unless the table names another one.
+template <typename Format>
+void name_tokenizer_of(const std::string& model, Format& table) {
+  const bool has_own =
+      table.tokenizer() != v1::TOKENIZER_UNSPECIFIED || !table.tokenizer_of().empty();
+  if (table.text_size() > 0 && !has_own) table.set_tokenizer_of(model);
+}
+
+/// The texts of a job that begins with a pretrained model are read by its tokenizer.
 void name_tokenizer(v1::JobFile& file) {
-  if (!file.dataset().has_documents() || !file.dataset().documents().tokenizer().empty()) return;
-  if (file.model().pretrained().empty()) return;
-  file.mutable_dataset()->mutable_documents()->set_tokenizer(file.model().pretrained());
+  const std::string& model = file.model().pretrained();
+  if (model.empty() || model.ends_with(".safetensors")) return;  // a file of weights alone
+  v1::DatasetFile& dataset = *file.mutable_dataset();
+  if (dataset.has_csv()) name_tokenizer_of(model, *dataset.mutable_csv());
+  if (dataset.has_jsonl()) name_tokenizer_of(model, *dataset.mutable_jsonl());
+  if (dataset.has_documents() && dataset.documents().tokenizer().empty()) {
+    dataset.mutable_documents()->set_tokenizer(model);
+  }
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ void set_dataset(const v1::DatasetFile& file, const std::string& prefix, Respons
     added.set_may_be_folder(spec::format_of(file).about.folder());
   }
   if (const std::string& tokenizer = spec::tokenizer_path(file); !tokenizer.empty()) {
-    add_file(prefix + "documents.tokenizer", tokenizer, response);
+    add_file(prefix + spec::tokenizer_field(file), tokenizer, response);
   }
 }
 

@@ -155,7 +155,8 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
 
 void Housekeeping::remove_old_audit(const std::stop_token& stop) {
   if (!parts_.config.keep_audit_seconds) return;
-  const int64_t before_us = parts_.clock.wall_us() - *parts_.config.keep_audit_seconds * 1'000'000;
+  const int64_t before_us = parts_.jumps.ended_before(
+      parts_.clock.wall_us(), *parts_.config.keep_audit_seconds * 1'000'000);
   int64_t sum = 0;
   for (int64_t removed = kAuditPerPiece; removed == kAuditPerPiece; sum += removed) {
     const int64_t began_us = parts_.clock.steady_us();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/rpc/names.h"
+#include "src/base/safe_text.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -15,10 +16,8 @@ constexpr int kDependenciesMax = 64;
 constexpr size_t kLabelKeyMax = 63;
 constexpr size_t kLabelValueMax = 256;
 
-bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
+/// Returns whether the text has control characters, C1's and those that reorder a line among them.
+bool has_control(std::string_view text) { return safe_text(text) != text; }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "src/checkpoint/typed_bytes.h"
 #include "src/models/lora.h"
 #include "src/models/naming/naming.h"
+#include "src/models/preset.h"
 
 namespace trainyard {
 namespace {
@@ -100,9 +101,13 @@ std::vector<std::string> target_modules(const std::vector<std::string>& adapted,
   return targets;
 }
 
+const std::string& base_name(const InitialWeights& weights) {
+  return weights.title.empty() ? weights.source : weights.title;
+}
+
 nlohmann::json adapter_config(const Recipe& recipe, const Modules& modules,
-                              std::vector<std::string> targets) {
-  return {
+                              std::vector<std::string> targets, bool classifies) {
+  nlohmann::json config = {
       {"peft_type", "LORA"},
       {"r", recipe.lora.rank},
       {"lora_alpha", recipe.lora.alpha},
@@ -112,8 +117,13 @@ nlohmann::json adapter_config(const Recipe& recipe, const Modules& modules,
       {"bias", "none"},
       {"fan_in_fan_out", modules.are_transposed()},
       {"inference_mode", true},
-      {"base_model_name_or_path", recipe.initial_weights.source},
+      {"base_model_name_or_path", base_name(recipe.initial_weights)},
       {"task_type", modules.is_language_model() ? nlohmann::json("CAUSAL_LM") : nlohmann::json()}};
+  if (classifies) {
+    config["task_type"] = "SEQ_CLS";
+    config["modules_to_save"] = nlohmann::json::array({kClassifierHead});
+  }
+  return config;
 }
 
 }  // namespace
@@ -125,12 +135,20 @@ LoraModel split_lora(const ModelSpec& network, const Recipe& recipe,
   LoraModel out;
   Modules names(network);
   std::vector<std::string> adapted, modules;
+  const std::string head = std::string(kClassifierHead) + ".weight";
+  const bool classifies = names.is_language_model() && by_name.contains(head) &&
+                          !by_name.contains(std::string(kClassifierHead) + std::string(kLoraA));
+  if (classifies) {
+    const TensorView& t = *by_name.at(head);
+    out.adapter.push_back({std::string(kPeftPrefix) + head, t.type, t.bytes});
+  }
   for (const TensorView& t : weights) {
     if (is_lora(t.name)) {
       const std::string_view suffix = t.name.ends_with(kLoraA) ? kLoraA : kLoraB;
       const std::string module = names.name_of(without(t.name, suffix));
       if (suffix == kLoraA) adapted.push_back(module);
-      out.adapter.push_back({"base_model.model." + module + std::string(suffix), t.type, t.bytes});
+      out.adapter.push_back(
+          {std::string(kPeftPrefix) + module + std::string(suffix), t.type, t.bytes});
       continue;
     }
     const std::string layer = t.name.ends_with(".weight") ? without(t.name, ".weight") : "";
@@ -146,7 +164,8 @@ LoraModel split_lora(const ModelSpec& network, const Recipe& recipe,
     out.storage.push_back(merge(t, *a->second, b, lora_scale(recipe.lora)));
     out.weights.push_back({t.name, t.type, out.storage.back()});
   }
-  const nlohmann::json config = adapter_config(recipe, names, target_modules(adapted, modules));
+  const nlohmann::json config =
+      adapter_config(recipe, names, target_modules(adapted, modules), classifies);
   out.adapter_config = config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return out;
 }

@@ -21,7 +21,7 @@ struct LoraModel {
 };
 /// `weights` are all tensors of a job, A and B included; their bytes must outlive the result. The
 /// adapter of a language model (presets decoder and gpt2) has the names of transformers' modules,
-/// so that PEFT loads it on transformers' model.
+/// so that PEFT loads it on transformers' model. That of a classifier has its last layer, too.
 LoraModel split_lora(const ModelSpec& network, const Recipe& recipe,
                      std::span<const TensorView> weights);
 

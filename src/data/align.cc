@@ -174,7 +174,7 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
                        : "its texts end with no token of their own; those of the model do "
                          "(text.end_token)");
     }
-    if (model.documents && !same_files(model.text, data.text)) {
+    if (model.text.tokenizer == TokenizerKind::kPretrained && !same_files(model.text, data.text)) {
       problems.add(kMismatch, "dataset",
                    "its tokenizer is another one than the model's; make a dataset with the model's "
                    "tokenizer");

@@ -104,7 +104,9 @@ struct CsvOptions {
   // Columns to read as text, joined by blanks in file order. If there are any, all other columns
   // except the target are left out.
   std::vector<std::string> text;
-  std::string tokenizer = "word";   // "word", "char", "byte", "bpe", "unigram"
+  // "word", "char", "byte", "bpe", "unigram", or "pretrained": that of a pretrained model, whose
+  // files are among the sources.
+  std::string tokenizer = "word";
   int64_t vocabulary_size = 10000;  // word, bpe, unigram: the largest number of pieces
   int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 

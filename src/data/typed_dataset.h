@@ -33,10 +33,12 @@ struct TypedDataset {
   std::unique_ptr<ImageStream> images;
 };
 
-/// `train` and `test` are CSV or JSON lines files; an empty `test` means no test set.
+/// `train` and `test` are CSV or JSON lines files; an empty `test` means no test set. `tokenizer`:
+/// the files of the tokenizer `pretrained`.
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test,
-                                      const TableThreads& threads = {});
+                                      const TableThreads& threads = {},
+                                      TokenizerFiles tokenizer = {});
 
 /// `train` and `test` are files in the sparse format of LIBSVM; an empty `test` means no test set.
 Result<TypedDataset> read_libsvm_dataset(const std::filesystem::path& train,

@@ -61,14 +61,15 @@ struct InitialWeights {
   std::vector<std::string> include = {}, exclude = {};
   bool skip_mismatched = false;  // tensors of another shape keep random values; else an error
   bool partial = false;  // accepts a source of which most is unused, or that leaves most at random
+  std::string title = {};  // what people call the source; changes no run
   // The tensors of the source, once its header is known; not a setting. Their types decide how
   // frozen parameters are stored (src/planning/frozen_storage.h).
   std::shared_ptr<const std::vector<FileTensor>> tensors = {};
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] =
-      spec;
+  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, title,
+                          tensors] = spec;
   visit("source", source);
   visit("rename", rename);
   visit("include", include);

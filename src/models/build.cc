@@ -6,8 +6,10 @@
 #include "src/models/blocks.h"
 #include "src/models/generation.h"
 #include "src/models/layer.h"
+#include "src/models/lora.h"
 #include "src/models/loss.h"
 #include "src/models/network.h"
+#include "src/models/preset.h"
 
 namespace trainyard {
 
@@ -145,6 +147,15 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   return std::move(model);
 }
 
+/// Returns the layer that recipe.lora trains in full; empty if there is none.
+std::string trained_layer(const ModelSpec& spec, const Objective& objective, const Graph& graph) {
+  const PresetKind* const preset = find_preset_kind(spec.preset);
+  const bool is_new =
+      preset != nullptr && preset->predicts_tokens && classifies_text(objective.interface);
+  const std::string head(kClassifierHead);
+  return is_new && !graph.find_tensor(head + std::string(kLoraA)) ? head : "";
+}
+
 // Returns the layers of the model, expanded and checked.
 Result<std::vector<ResolvedLayer>> list_layers(const ModelSpec& spec,
                                                const ModelInterface& interface) {
@@ -177,7 +188,11 @@ Result<Model> build_model(const ModelSpec& spec, const ModelInterface& data,
   }
   const Result<std::vector<ResolvedLayer>> layers =
       list_layers(spec, objective.ok() ? objective->interface : data);
-  if (objective.ok() && layers.ok()) return build_graph(*layers, *objective, options);
+  if (objective.ok() && layers.ok()) {
+    ASSIGN_OR_RETURN(Model model, build_graph(*layers, *objective, options));
+    model.trained_layer = trained_layer(spec, *objective, model.graph);
+    return model;
+  }
   if (objective.ok()) return layers.error();
   if (layers.ok()) return objective.error();
   Violations both;

@@ -20,6 +20,7 @@ constexpr std::array kModuleNames = {
     ModuleName{"down_proj", "h*_down"},   ModuleName{"c_attn", "h*_attn_qkv"},
     ModuleName{"c_proj", "h*_attn_proj"}, ModuleName{"c_proj", "h*_mlp_proj"},
     ModuleName{"c_fc", "h*_mlp_fc"},      ModuleName{"lm_head", "head"},
+    ModuleName{"score", "score"},
 };
 
 /// Returns the first number that is a part of a dotted name by itself: "3" of "model.layers.3.mlp".

@@ -16,6 +16,8 @@ namespace trainyard {
 
 inline constexpr std::string_view kLoraA = ".lora_A.weight";
 inline constexpr std::string_view kLoraB = ".lora_B.weight";
+/// The beginning of the names in PEFT's files.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 /// Returns whether this is the name of a LoRA parameter.
 inline bool is_lora(std::string_view name) {

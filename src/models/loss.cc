@@ -273,12 +273,13 @@ ModelInterface choose_categories(const ModelSpec& spec, ModelInterface data,
 }
 
 // Returns the data's interface with the model's vocabulary, which may be larger than the data's:
-// its further tokens have a row in the table of embeddings and a score, but never occur.
+// its further tokens have a row in the table of embeddings, and where tokens are predicted a score,
+// but never occur.
 ModelInterface choose_vocabulary(const ModelSpec& spec, ModelInterface data,
                                  Violations& violations) {
   const PresetKind* preset = find_preset_kind(spec.preset);
   const int64_t vocabulary = spec.parameters.get_int(kVocabularyParameter, 0);
-  if (preset == nullptr || vocabulary == 0 || data.target != kNextToken ||
+  if (preset == nullptr || vocabulary == 0 || data.vocabulary == 0 ||
       std::ranges::find(preset->parameters, kVocabularyParameter, &AttributeRule::name) ==
           preset->parameters.end()) {
     return data;
@@ -290,7 +291,8 @@ ModelInterface choose_vocabulary(const ModelSpec& spec, ModelInterface data,
             std::to_string(data.vocabulary) + " or more");
     return data;
   }
-  data.vocabulary = data.outputs = vocabulary;
+  data.vocabulary = vocabulary;
+  if (data.target == kNextToken) data.outputs = vocabulary;
   return data;
 }
 

@@ -216,6 +216,9 @@ struct Model {
   std::optional<SampledLoss> sampling = {};
   std::vector<Lookup> lookups = {};        // embeddings of tokens; the trainer handles `sparse`
   std::vector<std::string> products = {};  // layers that patterns in LoraSpec::targets may match
+  // The layer that recipe.lora trains in full, as PEFT's modules_to_save: the new last layer of a
+  // language model that classifies, unless it is a target itself. Empty: none.
+  std::string trained_layer = {};
 };
 
 /// Builds the forward graph. Errors name the layer ("model.layers[3] 'conv2': kernel_shape: ...").

@@ -17,7 +17,8 @@ struct PresetKind {
   /// fit.
   Result<std::vector<LayerSpec>> (*expand)(const Attributes& parameters,
                                            const ModelInterface& interface) = nullptr;
-  bool reconstructs = false;  // the model learns to reconstruct its input
+  bool reconstructs = false;     // the model learns to reconstruct its input
+  bool predicts_tokens = false;  // a language model, which also classifies (kClassifierHead)
 };
 
 /// These return all presets, in the order of the families, and the preset of a given name, or null.
@@ -37,6 +38,14 @@ std::vector<PresetKind> autoencoder_presets();
 inline constexpr std::string_view kEmbeddingParameter = "embedding";
 /// The parameter for a vocabulary with more tokens than the dataset's, which have no text.
 inline constexpr std::string_view kVocabularyParameter = "vocab_size";
+
+/// The last layer of a language model that classifies rows of text, as transformers'
+/// ...ForSequenceClassification name it.
+inline constexpr std::string_view kClassifierHead = "score";
+/// Returns whether a preset's network is a language model that classifies rows of text.
+inline bool classifies_text(const ModelInterface& interface) {
+  return interface.vocabulary > 0 && interface.classification();
+}
 
 /// Constructs a layer of a preset. Without `inputs`, the layer reads the one before it.
 LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},

@@ -127,14 +127,16 @@ void write_attention(NodeWriter& w) {
   w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
 }
 
+/// Returns the token of the node's attribute that fills the end of short texts.
+int64_t padding_of(const NodeWriter& w) { return w.attributes().get_int("padding_id", 0); }
+
 /// Position t has the number t + 1, or 0 if it is padding, so the largest number is the length.
 void write_sequence_lengths(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));
   std::iota(numbers.begin(), numbers.end(), int64_t{1});
-  const int64_t padding = w.attributes().get_int("padding_id", 0);
   const std::string equal =
-      w.put_between("is_padding", "Equal", {w.input(0), onnx.constant(padding)});
+      w.put_between("is_padding", "Equal", {w.input(0), onnx.constant(padding_of(w))});
   const std::string counts = w.put_between("is_token", "Not", {equal});
   const std::string mask =
       w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kI64)}});
@@ -224,7 +226,7 @@ void write_last_token(NodeWriter& w) {
   std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));
   std::iota(numbers.begin(), numbers.end(), int64_t{1});
   const std::string equal =
-      w.put_between("is_padding", "Equal", {w.input(1), onnx.constant(int64_t{0})});
+      w.put_between("is_padding", "Equal", {w.input(1), onnx.constant(padding_of(w))});
   const std::string counts = w.put_between("counts", "Not", {equal});
   const std::string mask =
       w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kI64)}});
@@ -237,6 +239,15 @@ void write_last_token(NodeWriter& w) {
   const std::string share =
       w.put_between("share", "Cast", {some}, {{"to", data_type_of(DType::kF32)}});
   w.put("Mul", {vector, share});
+}
+
+/// Returns numbers that are 0 for padding and positive for other tokens.
+std::string write_distance_to_padding(NodeWriter& w, const std::string& tokens) {
+  const int64_t padding = padding_of(w);
+  if (padding == 0) return tokens;
+  const std::string difference =
+      w.put_between("to_padding", "Sub", {tokens, w.onnx().constant(padding)});
+  return w.put_between("to_padding_squared", "Mul", {difference, difference});
 }
 
 /// Writes the maximum over the positions, or over those whose last token is not padding and the
@@ -253,7 +264,8 @@ void write_sequence_max(NodeWriter& w) {
     is_first[0] = 1;
     const std::string tokens = w.put_between(
         "last_tokens", "Gather", {w.input(1), onnx.constant(last)}, {{"axis", int64_t{1}}});
-    const std::string some = w.put_between("or_first", "Max", {tokens, onnx.constant(is_first)});
+    const std::string some = w.put_between(
+        "or_first", "Max", {write_distance_to_padding(w, tokens), onnx.constant(is_first)});
     const std::string equal =
         w.put_between("is_padding", "Equal", {some, onnx.constant(int64_t{0})});
     const std::string by_row =
@@ -273,7 +285,8 @@ void write_sequence_pool(NodeWriter& w) {
     const int64_t position = mode == "last" ? w.shape(0)[1] - 1 : 0;
     return w.put("Gather", {w.input(0), onnx.constant(position)}, {{"axis", int64_t{1}}});
   }
-  if (w.has_input(1)) return write_masked_sum(w, w.input(0), w.input(1), 0, /*is_mean=*/true);
+  if (w.has_input(1))
+    return write_masked_sum(w, w.input(0), w.input(1), padding_of(w), /*is_mean=*/true);
   w.put("ReduceMean", {w.input(0), onnx.constant(std::vector<int64_t>{1})},
         {{"keepdims", int64_t{0}}});
 }
@@ -313,35 +326,35 @@ std::vector<OpRow> sequence_rows() {
     ops.insert(ops.end(), recurrent.begin(), recurrent.end());
     return ops;
   };
-  return {
-      {.op = "Softmax", .write = write_softmax},
-      {.op = "LogSoftmax", .write = write_softmax},
-      {.op = "LayerNormalization", .write = write_layer_normalization},
-      {.op = "RMSNormalization",
-       .onnx = {"Mul", "ReduceMean", "Add", "Sqrt", "Div"},
-       .write = write_rms_normalization},
-      {.op = "Attention",
-       .onnx = {"Split", "Reshape", "Transpose", "Mul", "MatMul", "Expand", "Trilu", "Add",
-                "Unsqueeze", "Less", "Min", "Cast", "Where", "Softmax"},
-       .write = write_attention},
-      {.op = "ReverseSequence", .write = write_reverse_sequence},
-      {.op = "SequenceLengths",
-       .onnx = {"Equal", "Not", "Cast", "Mul", "ReduceMax"},
-       .write = write_sequence_lengths},
-      {.op = "LSTM", .onnx = with("LSTM"), .write = write_recurrent},
-      {.op = "GRU", .onnx = with("GRU"), .write = write_recurrent},
-      {.op = "Gather", .write = write_gather},
-      {.op = "EmbeddingBag",
-       .onnx = {"Gather", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze", "ReduceSum",
-                "ReduceMean", "Max", "Div"},
-       .write = write_embedding_bag},
-      {.op = "SequencePool",
-       .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze",
-                "ReduceSum", "Max", "Div", "Mul", "ArgMax", "GatherND", "ReduceMax", "Where"},
-       .write = write_sequence_pool},
-      {.op = "PositionEmbedding",
-       .onnx = {"Add", "Shape", "Expand", "Concat"},
-       .write = write_position_embedding}};
+  return {{.op = "Softmax", .write = write_softmax},
+          {.op = "LogSoftmax", .write = write_softmax},
+          {.op = "LayerNormalization", .write = write_layer_normalization},
+          {.op = "RMSNormalization",
+           .onnx = {"Mul", "ReduceMean", "Add", "Sqrt", "Div"},
+           .write = write_rms_normalization},
+          {.op = "Attention",
+           .onnx = {"Split", "Reshape", "Transpose", "Mul", "MatMul", "Expand", "Trilu", "Add",
+                    "Unsqueeze", "Less", "Min", "Cast", "Where", "Softmax"},
+           .write = write_attention},
+          {.op = "ReverseSequence", .write = write_reverse_sequence},
+          {.op = "SequenceLengths",
+           .onnx = {"Equal", "Not", "Cast", "Mul", "ReduceMax"},
+           .write = write_sequence_lengths},
+          {.op = "LSTM", .onnx = with("LSTM"), .write = write_recurrent},
+          {.op = "GRU", .onnx = with("GRU"), .write = write_recurrent},
+          {.op = "Gather", .write = write_gather},
+          {.op = "EmbeddingBag",
+           .onnx = {"Gather", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze", "ReduceSum",
+                    "ReduceMean", "Max", "Div"},
+           .write = write_embedding_bag},
+          {.op = "SequencePool",
+           .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul",
+                    "Squeeze", "ReduceSum", "Max", "Div", "Mul", "ArgMax", "GatherND", "ReduceMax",
+                    "Where", "Sub"},
+           .write = write_sequence_pool},
+          {.op = "PositionEmbedding",
+           .onnx = {"Add", "Shape", "Expand", "Concat"},
+           .write = write_position_embedding}};
 }
 
 }  // namespace trainyard::onnx

@@ -1,6 +1,7 @@
 #include "src/ops/sequence_pool.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "src/ops/shape_helpers.h"
 
@@ -14,6 +15,7 @@ void check_mode(OpChecks& check, const InferContext& c) {
                 "'" + mode + "' is not known, expected mean, max, first or last");
   check.require(mode != "first" || !c.has_input(1), "INPUT_COUNT_INVALID", "tokens",
                 "mode first takes no tokens, expected one input");
+  check.int_in("padding_id", 0, 0, std::numeric_limits<int32_t>::max());
 }
 
 /// Checks the tokens of `sequences` sequences of `length` positions.
@@ -36,7 +38,7 @@ class SequencePool final : public Op {
   std::string_view type() const override { return "SequencePool"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "tokens"}, 1, {"mode"});
+    OpChecks check(c, {"x", "tokens"}, 1, {"mode", "padding_id"});
     check.float_type(0).rank(0, 3).not_empty(0);
     check_mode(check, c);
     if (!check.ok()) return check.error();
@@ -69,7 +71,7 @@ class SequencePoolGrad final : public Op {
   std::string_view type() const override { return "SequencePoolGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"dy", "tokens", "x"}, 1, {"mode", "length"});
+    OpChecks check(c, {"dy", "tokens", "x"}, 1, {"mode", "length", "padding_id"});
     check.float_type(0).rank(0, 2).not_empty(0);
     check_mode(check, c);
     check.int_in("length", 0, 1, Shape::kElementsMax);

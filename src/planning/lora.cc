@@ -59,11 +59,15 @@ Status check_lora(const LoraSpec& lora) {
   return violations.empty() ? Status() : Status(violations.to_error());
 }
 
-std::vector<ParameterGroup> lora_groups(const LoraSpec& lora) {
+std::vector<ParameterGroup> lora_groups(const LoraSpec& lora, const Model& model) {
   if (lora.rank == 0) return {};
-  return {{.match = "*", .freeze = true},
-          {.match = "*" + std::string(kLoraA), .freeze = false},
-          {.match = "*" + std::string(kLoraB), .freeze = false}};
+  std::vector<ParameterGroup> groups = {{.match = "*", .freeze = true},
+                                        {.match = "*" + std::string(kLoraA), .freeze = false},
+                                        {.match = "*" + std::string(kLoraB), .freeze = false}};
+  if (!model.trained_layer.empty()) {
+    groups.push_back({.match = model.trained_layer + ".*", .freeze = false});
+  }
+  return groups;
 }
 
 Status check_lora_model(const Recipe& recipe, const Model& model, const std::stop_token& stop) {
@@ -88,7 +92,8 @@ Status check_lora_model(const Recipe& recipe, const Model& model, const std::sto
   // Whether each parameter trains, updated group by group.
   std::map<std::string, bool> trains;
   for (const TensorInfo& t : model.graph.tensors()) {
-    if (t.role == Role::kParameter) trains[t.name] = is_lora(t.name);
+    if (t.role != Role::kParameter) continue;
+    trains[t.name] = is_lora(t.name) || t.name == model.trained_layer + ".weight";
   }
   for (size_t i = 0; i < recipe.parameter_groups.size(); ++i) {
     const ParameterGroup& g = recipe.parameter_groups[i];

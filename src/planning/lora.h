@@ -16,8 +16,8 @@ namespace trainyard {
 Status check_lora(const LoraSpec& lora);
 
 /// Returns parameter groups that precede the recipe's own groups and freeze all parameters except A
-/// and B.
-std::vector<ParameterGroup> lora_groups(const LoraSpec& lora);
+/// and B, and those of the model's trained_layer.
+std::vector<ParameterGroup> lora_groups(const LoraSpec& lora, const Model& model);
 
 /// Checks recipe.lora against the built model. Refuses a target pattern that matches no layer, and
 /// groups of the recipe that freeze only frozen parameters or train a target's own weight.

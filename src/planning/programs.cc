@@ -299,7 +299,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   }
   ASSIGN_OR_RETURN(auto rules,
                    resolve_parameter_rules(model.graph, recipe.optimizer, recipe.parameter_groups,
-                                           lora_groups(recipe.lora), stop));
+                                           lora_groups(recipe.lora, model), stop));
   std::set<TensorId> frozen;
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);

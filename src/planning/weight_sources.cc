@@ -138,6 +138,16 @@ std::optional<WeightSource> WeightSources::find_by_row(const NamingScheme& schem
   return source;
 }
 
+// An adapter's own copy of a whole layer (PEFT's modules_to_save) replaces that of the base.
+std::optional<WeightSource> WeightSources::find_saved(const NamingScheme& scheme,
+                                                      std::string_view ours) const {
+  const auto found = library_names(scheme, ours);
+  if (!found || found->names.size() != 1) return std::nullopt;
+  const auto it = by_name_.find(std::string(kPeftPrefix) + found->names.front());
+  if (it == by_name_.end()) return std::nullopt;
+  return WeightSource{{it->second}, found->arrangement};
+}
+
 // PEFT names an adapter's matrices by the modules of the model that it wraps.
 std::optional<WeightSource> WeightSources::find_adapter(const NamingScheme& scheme,
                                                         std::string_view ours) const {
@@ -147,8 +157,9 @@ std::optional<WeightSource> WeightSources::find_adapter(const NamingScheme& sche
   const auto found = library_names(scheme, layer + std::string(kWeight));
   if (!found || found->names.size() != 1) return std::nullopt;
   const std::string& weight = found->names.front();
-  const auto it = by_name_.find(
-      "base_model.model." + weight.substr(0, weight.size() - kWeight.size()) + std::string(suffix));
+  const auto it =
+      by_name_.find(std::string(kPeftPrefix) + weight.substr(0, weight.size() - kWeight.size()) +
+                    std::string(suffix));
   if (it == by_name_.end()) return std::nullopt;
   return WeightSource{{it->second}};
 }
@@ -170,6 +181,7 @@ std::optional<WeightSource> WeightSources::find(const NamingScheme* scheme,
                                                 std::string_view ours) const {
   if (scheme != nullptr) {
     if (is_lora(ours)) return find_adapter(*scheme, ours);
+    if (auto source = find_saved(*scheme, ours)) return source;
     for (const NameRow& row : scheme->rows) {
       if (auto source = find_by_row(*scheme, row, ours)) return source;
     }

@@ -46,6 +46,7 @@ class WeightSources {
   std::optional<WeightSource> find_by_row(const NamingScheme& scheme, const NameRow& row,
                                           std::string_view ours) const;
   std::optional<WeightSource> find_adapter(const NamingScheme& scheme, std::string_view ours) const;
+  std::optional<WeightSource> find_saved(const NamingScheme& scheme, std::string_view ours) const;
   std::optional<size_t> find_joined(const NamingScheme& scheme, std::string_view ours) const;
   std::optional<WeightSource> find(const NamingScheme* scheme, std::string_view ours) const;
   bool is_of(const NamingScheme& scheme) const;

@@ -11,6 +11,7 @@
 #include "src/checkpoint/weights_index.h"
 #include "src/models/families/config_object.h"
 #include "src/models/lora.h"
+#include "src/models/preset.h"
 
 namespace trainyard {
 namespace {
@@ -70,6 +71,13 @@ std::vector<std::string> read_targets(ConfigObject& config) {
 }
 
 void refuse_other_kinds(ConfigObject& config) {
+  // PEFT names the last layers of all its classifiers.
+  for (const std::string& module : config.texts("modules_to_save")) {
+    if (module == kClassifierHead || module == "classifier") continue;
+    config.refuse("modules_to_save", "has " + quoted_value(module) +
+                                         ", expected at most score, the "
+                                         "last layer of a classifier");
+  }
   if (const std::string bias = config.text("bias", "none"); bias != "none") {
     config.refuse("bias", "is " + quoted_value(bias) + ", expected none");
   }

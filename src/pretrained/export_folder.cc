@@ -34,15 +34,20 @@ Result<ConfigSettings> settings_of(const LoadedModel& model) {
   const bool is_gpt2 = network.preset == "gpt2";
   ConfigSettings settings;
   settings.vocabulary = rows_of(model, is_gpt2 ? "wte.weight" : "embed.weight");
-  const int64_t context = std::max<int64_t>(model.info.preprocessing.context_length, 1);
+  const DatasetSchema& schema = model.info.schema;
+  settings.classes = schema.target.classes;
+  const int64_t context = std::max<int64_t>(
+      schema.next_token() ? model.info.preprocessing.context_length : schema.text.max_length, 1);
   settings.positions =
       is_gpt2 ? rows_of(model, "wpe.weight") : network.parameters.get_int("positions_max", context);
-  const TextSchema& text = model.info.schema.text;
+  const TextSchema& text = schema.text;
+  // A classifier needs the padding to find a text's last token.
+  if (!schema.next_token()) settings.padding_token = text.padding_id();
   if (text.tokenizer != TokenizerKind::kPretrained) return settings;
   const PretrainedTokenizer tokenizer = pretrained_tokenizer(text);
   settings.begin_token = tokenizer.begin_token();
   if (tokenizer.end_token() >= 0) settings.end_token = tokenizer.end_token();
-  settings.padding_token = tokenizer.padding_token();
+  if (schema.next_token()) settings.padding_token = tokenizer.padding_token();
   return settings;
 }
 

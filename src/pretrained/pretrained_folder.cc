@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "src/base/check.h"
 #include "src/base/files.h"
@@ -64,6 +65,21 @@ Result<fs::path> find_weights(const fs::path& folder) {
                             "save_pretrained() of transformers writes");
   }
   return fs::path();
+}
+
+/// Returns the name of the repository in `_name_or_path` of the config, which transformers writes;
+/// else that of the folder, since a path there was one of another machine.
+std::string title_of(const fs::path& folder, const std::string& config) {
+  const auto json = nlohmann::json::parse(config, nullptr, /*allow_exceptions=*/false);
+  const auto name = json.find("_name_or_path");
+  if (name != json.end() && name->is_string()) {
+    const std::string text = name->get<std::string>();
+    const bool is_path = text.empty() || text.find_first_of("./~\\") == 0 ||
+                         std::ranges::count(text, '/') > 1 || text.ends_with('/');
+    if (!is_path) return text;
+  }
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
 std::vector<FileTensor> implied_tensors(const LanguageModel& model) {
@@ -158,6 +174,7 @@ Result<PretrainedFolder> read_pretrained_folder(const fs::path& folder) {
   read.path = folder;
   ASSIGN_OR_RETURN(read.config, read_config(folder));
   ASSIGN_OR_RETURN(read.model, read_model_config(read.config));
+  read.title = title_of(folder, read.config);
   ASSIGN_OR_RETURN(read.weights, find_weights(folder));
   if (read.weights.empty()) {
     read.tensors = implied_tensors(read.model);

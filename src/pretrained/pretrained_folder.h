@@ -15,6 +15,8 @@ namespace trainyard {
 
 struct PretrainedFolder {
   std::filesystem::path path;
+  std::string
+      title;  // of the model: "HuggingFaceTB/SmolLM2-135M" by config.json, or the folder's name
   LanguageModel model;
   std::string config;             // the text of config.json
   std::filesystem::path weights;  // a safetensors file or an index; empty if the folder has none

@@ -110,6 +110,39 @@ TEST(ChatTemplate, AnswersAndTheirEndsAreCounted) {
   EXPECT_EQ(counted("qwen3"), "Hi!<|im_end|><think>\n\n</think>\n\nNo.<|im_end|>");
 }
 
+// The expected texts are transformers' renderings of the template, with the date that is written
+// here.
+TEST(ChatTemplate, Smollm3SaysWhetherTheModelThinks) {
+  const ChatTemplate found = find_ok("smollm3", byte_tokenizer());
+  const auto rendered = [&](const std::string& system, std::vector<Message> messages) {
+    messages.insert(messages.begin(), {"system", system});
+    return text_of(*found.render(messages, true));
+  };
+  const std::string head =
+      "<|im_start|>system\n## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July "
+      "2025\nReasoning Mode: /no_think\n\n## Custom Instructions\n\n";
+  const std::string user = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(rendered("Be short. /no_think  ", {{"user", "Hi"}, {"assistant", "\n\nHello"}}),
+            head + "Be short.\n\n" + user +
+                "<think>\n\n</think>\nHello<|im_end|>\n<|im_start|>assistant\n"
+                "<think>\n\n</think>\n");
+  EXPECT_EQ(rendered("/no_think", {{"user", "Hi"}}),
+            head + "You are a helpful AI assistant named SmolLM, trained by Hugging Face.\n\n" +
+                user + "<think>\n\n</think>\n");
+  EXPECT_EQ(rendered("/system_override Be plain. /think", {{"user", "Hi"}}),
+            "<|im_start|>system\n Be plain.<|im_end|>\n" + user);
+  EXPECT_EQ(refusal_of("smollm3", {{"user", "a"}, {"system", "b"}}),
+            "messages[1].role: a system message is only possible as the first one");
+}
+
+TEST(ChatTemplate, BlanksThatDashesRemoveMakeNoDifference) {
+  const std::string one = "{%- if a -%}\n  {{- 'x' -}}\n\n{# c -#}  {%- endif -%}\n";
+  EXPECT_EQ(canonical_template(one, /*compact=*/true),
+            canonical_template("{%- if a -%}{{- 'x' -}}{# c -#}{%- endif -%}", /*compact=*/true));
+  EXPECT_NE(canonical_template("{% if a %} x", true), canonical_template("{% if a %}x", true));
+  EXPECT_EQ(template_digest("{% if a %} x", true), template_digest("{% if a %} x"));
+}
+
 TEST(ChatTemplate, ChatsThatAreNotPossibleAreRefused) {
   EXPECT_EQ(refusal_of("chatml", {}), "messages: is empty");
   EXPECT_EQ(refusal_of("chatml", {{"user", "a"}, {"robot", "b"}}),

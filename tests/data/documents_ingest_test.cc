@@ -104,6 +104,40 @@ TEST(DocumentsIngest, TheEndTokenCanBeLeftOut) {
             with->schema().documents->train.counted - 2);
 }
 
+// Rows of text with a class are read by the same tokenizer; short rows end with its padding.
+TEST(DocumentsIngest, RowsOfATableCanHaveTheTokenizerOfAModel) {
+  IngestRequest request;
+  request.format = "jsonl";
+  request.csv.target = "label";
+  request.csv.text = {"text"};
+  request.csv.tokenizer = "pretrained";
+  request.csv.max_length = 6;
+  const std::string lines =
+      "{\"text\": \"the then\", \"label\": \"b\"}\n"
+      "{\"text\": \"the then the then the then the then\", \"label\": \"a\"}\n";
+  std::vector<std::pair<std::string, std::string>> sources = {
+      {"data", lines},
+      {"tokenizer_json", golden()["files"]["tokenizer.json"]},
+      {"tokenizer_config", golden()["files"]["tokenizer_config.json"]}};
+  const IngestedFiles d(request, sources);
+  ASSERT_TRUE(d.ok()) << d.message();
+  const TextSchema& text = d->schema().text;
+  EXPECT_EQ(text.tokenizer, TokenizerKind::kPretrained);
+  EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"a", "b"}));
+  Tokens expected;
+  make_tokenizer(text)->encode("the then", 6, expected);
+  ASSERT_LT(expected.size(), 6u);
+  expected.resize(6, static_cast<int32_t>(text.padding_id()));
+  EXPECT_EQ(copy(d->train().tokens.first(6)), expected);
+  const auto cut = d->train().tokens.subspan(6);
+  EXPECT_EQ(std::ranges::count(cut, text.padding_id()), 0);
+
+  sources.resize(1);
+  const IngestedFiles without(request, sources);
+  EXPECT_NE(without.message().find("there is no tokenizer"), std::string::npos)
+      << without.message();
+}
+
 TEST(DocumentsIngest, BadLinesAreAllNamedWithLineAndMember) {
   const IngestedFiles d = ingest_documents(
       "{\"text\": \"fine\"}\n"

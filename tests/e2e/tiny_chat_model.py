@@ -43,15 +43,32 @@ def matrix(rows, columns, ones=()):
     return [rows, columns], bytes(values)
 
 
+SIZE = 256 + len(SPECIAL)
+TOKENS = {text: 256 + i for i, text in enumerate(SPECIAL)}
+
+
+def write_tokenizer(folder):
+    """A token for each byte, and ChatML's special tokens."""
+    vocabulary = {letter: byte for byte, letter in byte_letters().items()}
+    added = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+              "special": True} for text, i in TOKENS.items()]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": vocabulary | TOKENS, "merges": []}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>",
+        "pad_token": "<|pad|>", "chat_template": TEMPLATE}))
+
+
 def write_chat_model(folder, answer, context, repeats=False):
     """A model that answers every chat with `answer`, whose characters must differ, and then ends, or begins it again.
     It sees `context` tokens."""
     folder.mkdir()
-    letters = byte_letters()
-    vocabulary = {letter: byte for byte, letter in letters.items()}
-    special = {text: 256 + i for i, text in enumerate(SPECIAL)}
-    size = 256 + len(SPECIAL)
-    end = special["<|im_end|>"]
+    special, size, end = TOKENS, SIZE, TOKENS["<|im_end|>"]
     path = [ord("\n"), *answer.encode(), ord(answer[0]) if repeats else end]
     successor = dict(zip(path, path[1:], strict=False))
     width, heads, hidden = size, 2, 8
@@ -75,15 +92,4 @@ def write_chat_model(folder, answer, context, repeats=False):
         "rope_theta": 10000.0, "max_position_embeddings": context, "tie_word_embeddings": False,
         "attention_bias": False, "mlp_bias": False, "bos_token_id": special["<|endoftext|>"], "eos_token_id": end,
         "torch_dtype": "float32"}))
-    added = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-              "special": True} for text, i in special.items()]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                  "vocab": vocabulary | special, "merges": []}}))
-    (folder / "tokenizer_config.json").write_text(json.dumps({
-        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>",
-        "pad_token": "<|pad|>", "chat_template": TEMPLATE}))
+    write_tokenizer(folder)

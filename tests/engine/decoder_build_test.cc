@@ -138,6 +138,24 @@ TEST(DecoderPreset, WindowsAreOfTheLayersThatAreNamed) {
   EXPECT_EQ(windows, (std::vector<int64_t>{0, 5}));
 }
 
+// The classes have a layer of their own, which reads the last token that is not the padding.
+TEST(DecoderPreset, ClassifiesRowsOfTextByTheirLastToken) {
+  ModelInterface interface { {16}, 31, TargetForm::kClass, 3 };
+  interface.padding = 4;
+  const Model model = build(small_decoder({{"vocab_size", int64_t{40}}}), interface);
+  EXPECT_EQ(model.graph.tensor(model.output).type.shape, (Shape{2, 3}));
+  EXPECT_EQ(tensor(model, "score.weight").type.shape[0], 3);
+  EXPECT_FALSE(model.graph.find_tensor("score.bias"));
+  EXPECT_FALSE(model.graph.find_tensor("head.weight"));
+  EXPECT_EQ(tensor(model, "embed.weight").type.shape[0], 40);
+  EXPECT_EQ(model.trained_layer, "score");
+  const auto& nodes = model.graph.nodes();
+  const auto pool = std::ranges::find(nodes, "pool", &Node::name);
+  ASSERT_NE(pool, nodes.end());
+  EXPECT_EQ(pool->attributes.get_int("padding_id", 0), 4);
+  EXPECT_EQ(pool->inputs[1], model.input);
+}
+
 void expect_decoder_refusal(Attributes parameters, const std::string& field,
                             const std::string& text,
                             const ModelInterface& interface = tokens_interface(31)) {
@@ -165,7 +183,10 @@ TEST(DecoderPreset, RefusesWhatDoesNotFit) {
   expect_decoder_refusal({{"rope_factor", 2.0}}, ".rope_factor", "has no effect");
   expect_decoder_refusal({{"rope_scaling", text("llama3")}, {"rope_factor", 2.0}},
                          ".rope_low_freq_factor", "is required");
-  expect_decoder_refusal({{"tied_head", yes}}, "", "next token", {{16}, 31, TargetForm::kClass, 3});
+  expect_decoder_refusal({{"tied_head", yes}}, "", "next token",
+                         {{16}, 31, TargetForm::kNumeric, 1});
+  expect_decoder_refusal({{"positions_max", int64_t{8}}}, ".positions_max", "rows have 16 tokens",
+                         {{16}, 31, TargetForm::kClass, 3});
 }
 
 TEST(RotaryLayer, RefusesWhatDoesNotFit) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -54,6 +55,20 @@ TEST(Families, ExpectTheTensorsThatTransformersWrites) {
     EXPECT_EQ(model.positions_max, 64) << name;
     EXPECT_EQ(model.dtype, "F32") << name;
   }
+}
+
+TEST(Families, ClassifiersHaveALayerOverTheirClasses) {
+  Json config = changed(config_of("llama"), "architectures", {"LlamaForSequenceClassification"});
+  config["id2label"] = {{"0", "bad"}, {"1", "fair"}, {"2", "good"}};
+  const LanguageModel model = model_of(config);
+  EXPECT_EQ(model.classes, 3);
+  EXPECT_EQ(model.tensors.back().name, "score.weight");
+  EXPECT_EQ(model.tensors.back().shape, (Shape{3, 32}));
+  EXPECT_EQ(std::ranges::count(model.tensors, "lm_head.weight", &ExpectedTensor::name), 0);
+  EXPECT_EQ(model_of(config_of("llama")).classes, 0);
+  const std::string regression = refusal_of(changed(config, "id2label", {{"0", "LABEL_0"}}));
+  EXPECT_NE(regression.find("id2label"), std::string::npos) << regression;
+  EXPECT_NE(regression.find("expected 2 classes or more"), std::string::npos) << regression;
 }
 
 TEST(Families, SettingsBecomeParametersOfThePreset) {

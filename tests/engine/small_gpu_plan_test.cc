@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/models/families/family.h"
 #include "src/planning/planner.h"
 #include "tests/engine/planning_support.h"
 
@@ -165,6 +166,46 @@ TEST(SmallGpu, TheAdviceUpdatesInPlaceWhereThatIsNeeded) {
   job.recipe.clip_norm = 1;
   job.recipe.accumulate_steps = 4;
   expect_that_the_advice_helps(job, images(224, 1000), kWorkspace);
+}
+
+/// Llama 3.1 70B, as its config.json describes it.
+constexpr const char* kLlama70b = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+  "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001,
+  "hidden_act": "silu", "hidden_size": 8192, "initializer_range": 0.02, "intermediate_size": 28672,
+  "max_position_embeddings": 131072, "mlp_bias": false, "num_attention_heads": 64,
+  "num_hidden_layers": 80, "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+  "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+  "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+  "transformers_version": "4.43.0", "use_cache": true, "vocab_size": 128256})";
+
+// Its config alone says that an adapter of it cannot be trained on 24 GB: nothing is downloaded.
+TEST(SmallGpu, ALanguageModelOf70BillionParametersIsRefusedByItsConfigAlone) {
+  const LanguageModel llama = read_model_config(kLlama70b).value();
+  EXPECT_EQ(llama.parameter_count(), 70'553'706'496);
+  std::vector<FileTensor> tensors;
+  for (const ExpectedTensor& t : llama.tensors) tensors.push_back({t.name, llama.dtype, t.shape});
+  JobToPlan job = job_with("", "adamw", 1);
+  job.model = llama.network;
+  job.recipe.context_length = 512;
+  job.recipe.lora = {.rank = 16, .alpha = 32, .targets = {"all-linear"}};
+  job.recipe.initial_weights.source = "Llama-3.1-70B";
+  DatasetSchema text;
+  text.kind = DatasetSchema::Kind::kText;
+  text.text.tokenizer = TokenizerKind::kByte;
+  text.target.kind = TargetSchema::Kind::kNextToken;
+  text.train_rows = 1'000'000;
+  const Machine machine = machine_with(1, 24576 * kMiB, 24576 * kMiB);
+  for (const DeviceWish wish : {DeviceWish::kGpu, DeviceWish::kCpu}) {
+    job.wish = wish;
+    PlannedRun planned = plan_on(machine, job, text, StartingTensors{tensors}, {}).value();
+    const MemoryFit fit = judge_memory(machine, job, text, 0, planned).value();
+    EXPECT_FALSE(fit.fits);
+    EXPECT_GT(fit.bytes_needed, 141'000'000'000);
+    EXPECT_NE(fit.message.find("(24 GiB"), std::string::npos) << fit.message;
+    EXPECT_NE(fit.message.find("no batch_size fits; only a smaller model would"), std::string::npos)
+        << fit.message;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // that these programs write.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <list>
 #include <nlohmann/json.hpp>
 
@@ -85,6 +86,17 @@ TEST(AdapterNames, OfGpt2AreThoseOfTransformers) {
   EXPECT_EQ(written.config.at("target_modules"), (Names{"c_attn", "transformer.h.0.attn.c_proj"}));
   EXPECT_EQ(written.config.at("fan_in_fan_out"), true);
   EXPECT_EQ(written.config.at("use_rslora"), true);
+}
+
+TEST(AdapterNames, AClassifiersLastLayerIsSavedWhole) {
+  Tensors tensors;
+  tensors.add_layer("h0_q", true);
+  tensors.add_layer("score", false);
+  const Written written = adapter_of("decoder", tensors);
+  EXPECT_EQ(std::ranges::count(written.names, "base_model.model.score.weight"), 1);
+  EXPECT_EQ(written.config.at("task_type"), "SEQ_CLS");
+  EXPECT_EQ(written.config.at("modules_to_save"), Names{"score"});
+  EXPECT_EQ(written.config.at("target_modules"), Names{"q_proj"});
 }
 
 TEST(AdapterNames, OfOtherModelsAreTheirLayers) {

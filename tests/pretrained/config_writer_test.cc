@@ -75,6 +75,23 @@ TEST(ConfigWriter, HasTheSpecialTokens) {
   EXPECT_EQ(config.at("max_position_embeddings"), 64);
 }
 
+TEST(ConfigWriter, NamesTheClassesOfAClassifier) {
+  ConfigSettings settings{.vocabulary = 96, .positions = 64, .padding_token = 5};
+  settings.classes = {"bad", "good"};
+  const auto written = write_model_config(decoder_of({{"n_layer", int64_t{1}}}), settings);
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  const Json config = Json::parse(written->text);
+  EXPECT_EQ(config.at("architectures"), Json::array({"LlamaForSequenceClassification"}));
+  EXPECT_EQ(config.at("id2label"), (Json{{"0", "bad"}, {"1", "good"}}));
+  EXPECT_EQ(config.at("label2id"), (Json{{"bad", 0}, {"good", 1}}));
+  EXPECT_EQ(config.at("pad_token_id"), 5);
+  EXPECT_EQ(read_ok(written->text).classes, 2);
+  // transformers has no classifier of Granite's network.
+  const auto granite = write_model_config(decoder_of({{"residual_multiplier", 0.5}}), settings);
+  ASSERT_FALSE(granite.ok());
+  EXPECT_EQ(granite.error().reason, "EXPORT_UNSUPPORTED");
+}
+
 TEST(ConfigWriter, ChoosesAFamilyThatHasTheNetworksFeatures) {
   EXPECT_EQ(family_of(decoder_of({})), "llama");
   EXPECT_EQ(family_of(decoder_of({{"window", int64_t{8}}})), "mistral");

@@ -95,6 +95,28 @@ TEST_F(ExportFolder, HasExactlyTheTensorsOfTheFamily) {
   EXPECT_FALSE(fs::exists(directory_.path() / "out.tmp"));
 }
 
+TEST_F(ExportFolder, HasTheClassesOfAClassifier) {
+  be_decoder();
+  ColumnSchema column;
+  column.name = "text";
+  column.kind = ColumnSchema::Kind::kText;
+  info_.schema.columns.push_back(column);
+  info_.schema.source_columns = {"text", "label"};
+  info_.schema.text.max_length = 8;
+  info_.schema.target = {TargetSchema::Kind::kClass, "label", {"bad", "fair", "good"}};
+  info_.preprocessing.context_length = 0;
+  write();
+  const auto exported = run();
+  ASSERT_TRUE(exported.ok()) << exported.error().message;
+  const LanguageModel config = written_config();
+  EXPECT_EQ(config.classes, 3);
+  EXPECT_EQ(config.positions_max, 8);
+  const auto weights = SafetensorsFile::open(out() / "model.safetensors");
+  ASSERT_TRUE(weights.ok()) << weights.error().message;
+  ASSERT_NE(weights->find("score.weight"), nullptr);
+  EXPECT_EQ(weights->find("score.weight")->type.shape, (Shape{3, 8}));
+}
+
 TEST_F(ExportFolder, TransposesWhatTheLibraryStoresTransposed) {
   be_gpt2();
   write();

@@ -643,6 +643,31 @@ TEST(ConvertData, DocumentsNeedATokenizerAmongTheirSources) {
                   .message.starts_with("spec.documents.tokenizer: names files only in spec files"));
 }
 
+TEST(ConvertData, RowsOfTextCanHaveATokenizerAmongTheirSources) {
+  v1::DatasetSpec spec;
+  spec.add_sources()->set_role(v1::DatasetSource::DATA);
+  spec.add_sources()->set_role(v1::DatasetSource::TOKENIZER_JSON);
+  v1::JsonlFormat& rows = *spec.mutable_jsonl();
+  rows.set_target("label");
+  const std::vector<std::filesystem::path> paths = {"/a", "/b"};
+  const auto message = [&] {
+    const auto request = to_ingest_request(spec, paths);
+    return request.ok() ? "accepted" : request.error().message;
+  };
+  EXPECT_NE(message().find("set spec.jsonl.text"), std::string::npos) << message();
+  rows.add_text("text");
+  rows.set_max_length(64);
+  const auto request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->csv.tokenizer, "pretrained");
+  EXPECT_EQ(request->csv.max_length, 64);
+  rows.set_tokenizer(v1::WORD);
+  EXPECT_NE(message().find("spec.jsonl.tokenizer"), std::string::npos) << message();
+  rows.clear_tokenizer();
+  rows.set_tokenizer_of("model");
+  EXPECT_NE(message().find("spec.jsonl.tokenizer_of"), std::string::npos) << message();
+}
+
 TEST(ConvertData, ArraysAreOneFileOrAFileForEach) {
   using Source = v1::DatasetSource;
   v1::DatasetSpec spec;

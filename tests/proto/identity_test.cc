@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& left_out() {
       {"JobSpec.priority", "when a job starts"},
       {"JobSpec.labels", "for people"},
       {"JobSpec.after", "when a job starts"},
+      {"InitialWeights.title", "for people"},
       {"ModelSpec.onnx", "spec files only: the client turns it into layers and weights"},
       {"Recipe.evaluate_every_steps", "evaluations read, unless they decide what is kept"},
       {"Recipe.checkpoint_every_steps", "checkpoints read"},
@@ -81,7 +82,7 @@ std::vector<v1::JobSpec> specs() {
                     weight_decay_on: MATRICES }
         parameter_groups { match: "fc1.*" freeze: false learning_rate_factor: 2 weight_decay: 0.2 }
         initial_weights { model: "m" rename { key: "a" value: "b" } include: "a*" exclude: "b*"
-                          skip_mismatched: true partial: true }
+                          skip_mismatched: true partial: true title: "SmolLM2" }
         lora { rank: 2 alpha: 3 dropout: 0.1 targets: "fc1" rank_scaling: "sqrt" }
         frozen_storage: "bf16")"),
       recipe("optimizer { learning_rate: 0.1 } clip_gradients { value: 1 } initial_weights { job: "

@@ -1008,6 +1008,11 @@ TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
             "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(refusal([](auto& r) { (*r.mutable_spec()->mutable_labels())["a\nb"] = "c"; }),
             "LABEL_INVALID");
+  // The C1 control character CSI, and a right-to-left override.
+  for (const char* odd : {"\xc2\x9b", "\xe2\x80\xae"}) {
+    EXPECT_EQ(refusal([odd](auto& r) { (*r.mutable_spec()->mutable_labels())["a"] = odd; }),
+              "LABEL_INVALID");
+  }
   EXPECT_EQ(refusal([](auto& r) {
               for (int i = 0; i < 2; ++i)
                 r.mutable_spec()->mutable_model()->mutable_mlp()->add_hidden(65536);

@@ -212,11 +212,13 @@ CaseGraph positions_of_data(DType dtype) {
 
 /// `more`: how many more tokens there are than positions.
 CaseGraph sequence_pool(DType dtype, const Shape& x, const std::string& mode, int64_t vocabulary,
-                        int64_t more = 0) {
+                        int64_t more = 0, int64_t padding = 0) {
   CaseBuilder b(dtype);
   std::vector<TensorId> inputs = {b.parameter("x", x)};
   if (vocabulary > 0) inputs.push_back(b.tokens("tokens", {x[0], x[1] + more}, vocabulary));
-  return b.finish(b.one("y", "SequencePool", {{"mode", mode}}, inputs));
+  Attributes attributes{{"mode", mode}};
+  if (padding > 0) attributes.set("padding_id", padding);
+  return b.finish(b.one("y", "SequencePool", std::move(attributes), inputs));
 }
 
 CaseGraph reverse_sequence(DType dtype, const Shape& x) {
@@ -579,6 +581,11 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
   row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
   row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
+  for (const char* mode : {"last", "mean", "max"}) {
+    row("SequencePool/" + std::string(mode) + "_padding_id", [mode](DType t) {
+      return sequence_pool(t, {4, 5, 7}, mode, 3, 0, 2);
+    });
+  }
   row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
   row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
   row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });

@@ -13,6 +13,7 @@ import yaml
 from conftest import DIGITS, ENDLESS, SOURCE, digits_spec
 from harness import PATIENCE_S, wait_until
 from onnx_files import with_trained_parameters
+from tiny_chat_model import write_chat_model
 
 import trainyard
 from trainyard import JobState
@@ -61,6 +62,37 @@ def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
     assert error.reason == "ONNX_INVALID" and error.violations[0].field == "model.onnx"
     with trainyard.Client(f"unix:{daemon.socket}", program="no-such-program") as other:
         refused(trainyard.NotFoundError, lambda: other.check(example), "no-such-program")
+
+
+def test_a_spec_may_name_the_folder_of_a_language_model(client, tmp_path):
+    write_chat_model(tmp_path / "Tiny-Chat", "Hi!", context=96)
+    rows = [{"text": f"row {i}", "label": "ab"[i % 2]} for i in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = {"steps": 1, "batch_size": 2, "optimizer": {"type": "sgd", "learning_rate": 0.01}}
+
+    def spec(dataset, model="Tiny-Chat", **more):
+        return {"dataset": {"path": "rows.jsonl", **dataset}, "model": {"pretrained": model, **more}, "recipe": recipe}
+
+    job = client.check(spec({"documents": {}}), folder=tmp_path)
+    assert job.spec.model.decoder.n_layer == 1 and not job.spec.model.pretrained
+    assert job.spec.recipe.initial_weights.title == "Tiny-Chat" and job.plan.initial_weights.missing.count == 0
+    classifier = client.check(spec({"jsonl": {"target": "label", "text": ["text"]}}), folder=tmp_path)
+    assert list(classifier.plan.initial_weights.missing.names) == ["score.weight"]
+    error = refused(trainyard.NotFoundError, lambda: client.check(spec({"documents": {}}, "absent"), folder=tmp_path),
+                    "model.pretrained", "absent")
+    assert error.violations[0].field == "model.pretrained"
+
+
+def test_a_file_of_weights_begins_the_network_beside_it(client, tmp_path):
+    trained = client.submit(digits_spec(epochs=1))
+    client.wait(trained)
+    client.download_model(trained, tmp_path / "digits")
+    weights = str(tmp_path / "digits/model.safetensors")
+    spec = digits_spec(epochs=1)
+    job = client.check(dict(spec, model=dict(spec["model"], pretrained=weights)))
+    assert job.plan.initial_weights.missing.count == 0 and job.plan.initial_weights.taken.count == 4
+    refused(trainyard.InvalidArgumentError, lambda: client.check(dict(spec, model={"pretrained": weights})),
+            "does not say the network", "resnet50")
 
 
 def test_fixed_parameters_of_an_onnx_file_are_frozen_before_the_recipes_groups(client, tmp_path):

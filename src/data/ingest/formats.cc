@@ -67,14 +67,6 @@ CsvOptions table_options(const IngestRequest& request) {
   return options;
 }
 
-Result<TypedDataset> read_table(const IngestRequest& request, const SourcePaths& paths) {
-  const CsvOptions options = table_options(request);
-  if (!options.json_lines) {
-    if (Status s = check_bytes(options); !s.ok()) return std::move(s).error();
-  }
-  return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"), request.threads);
-}
-
 Result<TypedDataset> read_libsvm(const IngestRequest&, const SourcePaths& paths) {
   return read_libsvm_dataset(path_of(paths, "data"), path_of(paths, "test"));
 }
@@ -108,7 +100,8 @@ Result<TypedDataset> read_arrays(const IngestRequest& request, const SourcePaths
        path_of(paths, "targets"), path_of(paths, "test_inputs"), path_of(paths, "test_targets")});
 }
 
-Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePaths& paths) {
+/// Reads the files of a tokenizer that are among the sources.
+Result<TokenizerFiles> read_tokenizer(const IngestRequest& request) {
   TokenizerFiles files;
   for (const IngestSource& source : request.sources) {
     const auto file =
@@ -128,6 +121,24 @@ Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePa
                          "there is no tokenizer: a file of a role from tokenizer on is "
                          "required, such as tokenizer_json");
   }
+  return files;
+}
+
+Result<TypedDataset> read_table(const IngestRequest& request, const SourcePaths& paths) {
+  const CsvOptions options = table_options(request);
+  if (!options.json_lines) {
+    if (Status s = check_bytes(options); !s.ok()) return std::move(s).error();
+  }
+  TokenizerFiles tokenizer;
+  if (find_tokenizer(options.tokenizer) == TokenizerKind::kPretrained) {
+    ASSIGN_OR_RETURN(tokenizer, read_tokenizer(request));
+  }
+  return read_csv_dataset(options, path_of(paths, "data"), path_of(paths, "test"), request.threads,
+                          std::move(tokenizer));
+}
+
+Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePaths& paths) {
+  ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer(request));
   return read_documents_dataset(request.documents, std::move(files), path_of(paths, "data"),
                                 path_of(paths, "test"));
 }
@@ -160,8 +171,8 @@ const SourceSet& set_of(const SourceFormat& format, const std::vector<IngestSour
 const std::vector<SourceFormat>& source_formats() {
   using Request = IngestRequest;
   static const std::vector<SourceFormat> formats = {
-      {"csv", {kDataAndTest}, read_table, write_table, /*has_columns=*/true},
-      {"jsonl", {kDataAndTest}, read_table, write_table, /*has_columns=*/true},
+      {"csv", {with_tokenizer(kDataAndTest)}, read_table, write_table, /*has_columns=*/true},
+      {"jsonl", {with_tokenizer(kDataAndTest)}, read_table, write_table, /*has_columns=*/true},
       {"libsvm", {kDataAndTest}, read_libsvm},
       {"idx", {{{"train_images", "train_labels"}, {"test_images", "test_labels"}}}, read_idx},
       {"text", {kDataAndTest}, read_text, write<&Request::text>},

@@ -146,7 +146,8 @@ Result<RawRows> parse_lines(const DatasetSchema& schema, ByteSource& source) {
     }
     const auto length = static_cast<size_t>(schema.text.max_length);
     tokenizer->encode(line, schema.text.max_length, rows.tokens);
-    rows.tokens.resize(static_cast<size_t>(rows.rows) * length, 0);
+    rows.tokens.resize(static_cast<size_t>(rows.rows) * length,
+                       static_cast<int32_t>(schema.text.padding_id()));
     if (Status s = check_tokens(rows); !s.ok()) return std::move(s).error();
   }
   if (!problems.empty()) return problems.error();

@@ -203,7 +203,7 @@ Result<CsvScan> scan_training(const CsvOptions& options, CellReader& cells,
 
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test,
-                                      const TableThreads& threads) {
+                                      const TableThreads& threads, TokenizerFiles tokenizer) {
   CellReader cells(options.missing, options.number_style());
   TableFile data{train, "data"}, held_out{test, "test"};
   ASSIGN_OR_RETURN(data.scan, scan_training(options, cells, data.path, threads));
@@ -224,9 +224,10 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   }
   schema.skipped_rows = data.scan.skipped_rows + held_out.scan.skipped_rows;
   if (schema.kind == DatasetSchema::Kind::kText) {
-    if (Status s = learn_vocabulary(options, cells, train, data.scan.names, schema); !s.ok()) {
-      return std::move(s).error();
-    }
+    const Status tokens = schema.text.tokenizer == TokenizerKind::kPretrained
+                              ? set_tokenizer_files(std::move(tokenizer), schema.text)
+                              : learn_vocabulary(options, cells, train, data.scan.names, schema);
+    if (!tokens.ok()) return tokens.error();
   }
   for (TableFile* file : {&data, &held_out}) {
     if (file->path.empty()) continue;

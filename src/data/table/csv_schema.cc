@@ -423,6 +423,7 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
   if (schema.kind == DatasetSchema::Kind::kText) {
     layout.tokenizer = make_tokenizer(schema.text);
     layout.text_length = schema.text.max_length;
+    layout.padding = static_cast<int32_t>(schema.text.padding_id());
   }
   const std::vector<size_t> matches = match_columns(names, schema.source_columns);
   std::vector<bool> found(schema.source_columns.size(), false);

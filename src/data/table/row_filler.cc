@@ -134,7 +134,7 @@ void RowFiller::add_text(size_t column, std::string_view text) {
 void RowFiller::finish_text() {
   const size_t end = rows_.tokens.size() + static_cast<size_t>(layout_.text_length);
   layout_.tokenizer->encode(text_, layout_.text_length, rows_.tokens);
-  rows_.tokens.resize(end, 0);  // padding
+  rows_.tokens.resize(end, layout_.padding);
   text_.clear();
 }
 

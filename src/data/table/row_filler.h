@@ -56,6 +56,7 @@ class RowFiller {
     DType pixel_dtype = DType::kF32;
     std::shared_ptr<const Tokenizer> tokenizer;  // null unless columns are text; shared by copies
     int64_t text_length = 0;                     // tokens per row
+    int32_t padding = 0;                         // the token that fills short rows
   };
   RowFiller(std::string what, Layout layout, const CellReader& cells, Codebook& codebook,
             TypedRows& rows, Problems& problems);

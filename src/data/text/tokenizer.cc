@@ -71,7 +71,8 @@ class WordTokenizer final : public Tokenizer {
   int32_t unknown_;
 };
 
-/// Encodes as the tokenizer of a pretrained model does by default: with special tokens.
+/// Encodes as the tokenizer of a pretrained model does by default: with special tokens, for which a
+/// text that is too long makes room.
 class PretrainedText final : public Tokenizer {
  public:
   explicit PretrainedText(PretrainedTokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
@@ -81,7 +82,11 @@ class PretrainedText final : public Tokenizer {
       out.insert(out.end(), tokens.begin(), tokens.end());
     };
     put(tokenizer_.prefix());
+    const size_t first = out.size(), after = tokenizer_.suffix().size();
     tokenizer_.encode(text, true, out);
+    if (out.size() + after > size_max) {
+      out.resize(std::max(first, size_max - std::min(size_max, after)));
+    }
     put(tokenizer_.suffix());
     if (out.size() > size_max) out.resize(size_max);
   }

@@ -118,9 +118,16 @@ void write_tag(std::vector<TemplateToken> tokens, std::string& out) {
   }
 }
 
+void remove_blanks_at_end(std::string& text) {
+  while (!text.empty() && is_blank(text.back())) text.pop_back();
+}
+void skip_blanks(std::string_view& text) {
+  while (!text.empty() && is_blank(text[0])) text.remove_prefix(1);
+}
+
 }  // namespace
 
-std::string canonical_template(std::string_view text) {
+std::string canonical_template(std::string_view text, bool compact) {
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   std::string out;
   while (!text.empty()) {
@@ -131,14 +138,22 @@ std::string canonical_template(std::string_view text) {
     if (text.starts_with("{#")) {  // a comment; its dashes remove the blanks around it
       const size_t end = text.find("#}");
       const std::string_view comment = text.substr(0, end);
+      if (compact && comment.starts_with("{#-")) remove_blanks_at_end(out);
       out += comment.starts_with("{#-") ? "{#-" : "{#";
       out += comment.ends_with('-') ? "-#}" : "#}";
       text.remove_prefix(end == std::string_view::npos ? text.size() : end + 2);
+      if (compact && comment.ends_with('-')) skip_blanks(text);
     } else if (text.starts_with("{{") || text.starts_with("{%")) {
       const bool value = text.starts_with("{{");
-      out += text.substr(0, 2);
+      const std::string_view opening = text.substr(0, 2);
       text.remove_prefix(2);
-      write_tag(take_tokens(text, value ? "}}" : "%}"), out);
+      const std::vector<TemplateToken> tokens = take_tokens(text, value ? "}}" : "%}");
+      if (compact && !tokens.empty()) {
+        if (is_text(tokens.front(), "-")) remove_blanks_at_end(out);
+        if (is_text(tokens.back(), "-")) skip_blanks(text);
+      }
+      out += opening;
+      write_tag(tokens, out);
       out += value ? "}}" : "%}";
     } else {
       out += '{';
@@ -148,8 +163,8 @@ std::string canonical_template(std::string_view text) {
   return out;
 }
 
-std::string template_digest(std::string_view text) {
-  return sha256_hex(canonical_template(text)).substr(0, kDigestCharacters);
+std::string template_digest(std::string_view text, bool compact) {
+  return sha256_hex(canonical_template(text, compact)).substr(0, kDigestCharacters);
 }
 
 }  // namespace trainyard

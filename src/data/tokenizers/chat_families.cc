@@ -27,6 +27,12 @@ constexpr ChatFamily qwen3_family() {
   return family;
 }
 
+constexpr ChatFamily smollm3_family() {
+  ChatFamily family = im_family("smollm3", "SmolLM3", {}, {"cc7df52d2458b8ed"});
+  family.system = ChatFamily::System::kReasoning;
+  return family;
+}
+
 /// Llama 3 and its successors.
 constexpr ChatFamily llama3_family(std::string_view name, std::string_view models,
                                    ChatFamily::System system,
@@ -149,6 +155,7 @@ constexpr std::string_view kQwen25System =
 constexpr auto kFamilies = std::to_array<ChatFamily>({
     im_family("chatml", "many", {}, {"8c0189ba1a13582b", "271a2325f45b00da"}),
     im_family("smollm2", "SmolLM2", kSmolSystem, {"303c3efad9de23cd"}),
+    smollm3_family(),
     im_family("qwen2", "Qwen2", kQwen2System, {"bcf86092c39b9aa8"}),
     im_family("qwen2.5", "Qwen2.5", kQwen25System, {"ef79e1e246a424d0"}),
     qwen3_family(),

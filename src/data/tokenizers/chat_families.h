@@ -20,6 +20,7 @@ struct ChatFamily {
     kLastUser,   // a part of the user's message that ends the chat; else it is left out
     kHeader,     // Llama 3.1: after lines with dates; they are there without a system message too
     kRequired,   // must be there, since the template would insert today's date
+    kReasoning,  // SmolLM3: after lines with the date and the mode of reasoning, or by itself
     kNone,       // there is none
   };
   enum class Trim : uint8_t { kNone, kAll, kAnswers };  // of white space around contents
@@ -39,7 +40,7 @@ struct ChatFamily {
   Trim trim = Trim::kNone;
   Thoughts thoughts = Thoughts::kNone;
   bool no_after_at_end = false;  // the last answer is not followed by `answer_after`
-  // The beginnings of the SHA-256 of the templates' texts, in the form of canonical_template().
+  // The beginnings of the SHA-256 of the templates' texts, in a form of canonical_template().
   std::array<std::string_view, 4> digests = {};
 };
 
@@ -47,10 +48,12 @@ std::span<const ChatFamily> chat_families();
 
 /// Returns the text of a Jinja template in a form in which equal programs are more often equal: in
 /// tags, without needless blanks, with one kind of quotes, and with literals joined that are added.
-/// The text between tags is kept as it is.
-std::string canonical_template(std::string_view text);
+/// The text between tags is kept as it is, or with `compact` without the blanks that the dashes of
+/// tags remove.
+std::string canonical_template(std::string_view text, bool compact = false);
 
-/// Returns the digest by which a template is looked up.
-std::string template_digest(std::string_view text);
+/// Returns the digest by which a template is looked up. Each template has two, since some are known
+/// only in their compact form.
+std::string template_digest(std::string_view text, bool compact = false);
 
 }  // namespace trainyard

@@ -12,6 +12,28 @@ namespace {
 
 constexpr std::string_view kLlamaDates =
     "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
+// SmolLM3's template writes the day on which it runs; this is the day of the model's release.
+constexpr std::string_view kSmolDates =
+    "## Metadata\n\nKnowledge Cutoff Date: June 2025\nToday Date: 08 July 2025\nReasoning Mode: ";
+constexpr std::string_view kSmolThinks =
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face. Your role as an "
+    "assistant involves thoroughly exploring questions through a systematic thinking process "
+    "before "
+    "providing the final precise and accurate solutions. This requires engaging in a comprehensive "
+    "cycle of analysis, summarizing, exploration, reassessment, reflection, backtracking, and "
+    "iteration to develop well-considered thinking process. Please structure your response into "
+    "two "
+    "main sections: Thought and Solution using the specified format: <think> Thought section "
+    "</think> Solution section. In the Thought section, detail your reasoning process in steps. "
+    "Each step should include detailed considerations such as analysing questions, summarizing "
+    "relevant findings, brainstorming new ideas, verifying the accuracy of the current steps, "
+    "refining any errors, and revisiting previous steps. In the Solution section, based on various "
+    "attempts, explorations, and reflections from the Thought section, systematically present the "
+    "final solution that you deem correct. The Solution section should be logical, accurate, and "
+    "concise and detail necessary steps needed to reach the conclusion.";
+constexpr std::string_view kSmolAnswers =
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
+constexpr std::string_view kNoThoughts = "<think>\n\n</think>\n";
 constexpr std::string_view kThinkEnd = "</think>";
 
 bool is_stripped(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <= 0x1f); }
@@ -27,6 +49,16 @@ std::string_view strip(std::string_view text) {
     last = text.size() - rest.size();
   }
   return first < last ? text.substr(first, last - first) : std::string_view();
+}
+
+std::string_view strip_right(std::string_view text) {
+  const std::string_view stripped = strip(text);
+  if (stripped.empty()) return stripped;
+  return text.substr(0, static_cast<size_t>(stripped.data() + stripped.size() - text.data()));
+}
+
+void remove_all(std::string& text, std::string_view part) {
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos;) text.erase(at, part.size());
 }
 
 std::string_view strip_lines_left(std::string_view text) {
@@ -132,6 +164,34 @@ class Renderer {
     put_frame(family_.system_after, false);
   }
 
+  /// SmolLM3's system message, which says whether the model thinks before it answers.
+  void put_reasoning(std::string_view content) {
+    const auto has = [&](std::string_view part) { return content.find(part) != content.npos; };
+    answers_at_once_ = has("/no_think");
+    std::string instructions(content);
+    remove_all(instructions, "/no_think");
+    remove_all(instructions, "/think");
+    put_frame(family_.system_before, false);
+    if (has("/system_override")) {
+      instructions = strip_right(instructions);
+      remove_all(instructions, "/system_override");
+      put(strip_right(instructions), false);
+      put_frame(family_.system_after, false);
+      return;
+    }
+    put(kSmolDates, false);
+    put(answers_at_once_ ? "/no_think" : "/think", false);
+    put("\n\n## Custom Instructions\n\n", false);
+    const std::string_view own = strip_right(instructions);
+    put(!own.empty() ? own : answers_at_once_ ? kSmolAnswers : kSmolThinks, false);
+    put("\n\n", false);  // the template ends this message only where there are tools
+  }
+  /// What stands before an answer, also one that is to be generated.
+  void put_before_answer() {
+    put_frame(family_.answer_before, false);
+    if (answers_at_once_) put(kNoThoughts, false);
+  }
+
   /// `system`: the content of a system message that is a part of this one.
   void put_user(std::string_view content, const std::string* system) {
     std::string whole;
@@ -145,10 +205,12 @@ class Renderer {
   }
 
   void put_answer(std::string_view content, bool last, bool after_last_user) {
-    put_frame(family_.answer_before, false);
+    put_before_answer();
     put_frame(family_.answer_first, true);
     if (family_.thoughts == ChatFamily::Thoughts::kQwen) {
       put_thoughts(content, last, after_last_user);
+    } else if (family_.system == ChatFamily::System::kReasoning) {
+      put(strip_lines_left(content), true);
     } else {
       put(family_.trim == ChatFamily::Trim::kNone ? content : strip(content), true);
     }
@@ -181,6 +243,7 @@ class Renderer {
   const ChatFamily& family_;
   std::string_view begin_, end_;
   std::vector<RenderedPart> parts_;
+  bool answers_at_once_ = false;  // SmolLM3 does not think
 };
 
 /// Returns the index of the last message of a user; the last message if there is none. Results of
@@ -223,11 +286,13 @@ Result<ChatTemplate> ChatTemplate::find(std::string_view name,
   if (name.empty() && tokenizer.chat_template().empty()) {
     return unknown_template("the tokenizer has no chat template");
   }
-  const std::string digest =
-      name.empty() ? template_digest(tokenizer.chat_template()) : std::string();
+  const std::string& text = tokenizer.chat_template();
+  const std::string digest = name.empty() ? template_digest(text) : std::string();
+  const std::string compact = name.empty() ? template_digest(text, /*compact=*/true) : digest;
   for (const ChatFamily& family : chat_families()) {
-    const bool found =
-        name.empty() ? std::ranges::count(family.digests, digest) > 0 : family.name == name;
+    const bool found = name.empty() ? std::ranges::count(family.digests, digest) > 0 ||
+                                          std::ranges::count(family.digests, compact) > 0
+                                    : family.name == name;
     if (!found) continue;
     ChatTemplate result(family, tokenizer);
     for (const std::string_view frame :
@@ -265,6 +330,8 @@ Result<std::vector<RenderedPart>> ChatTemplate::render(std::span<const Message> 
   const bool system_first = messages[0].role == "system";
   if (family.system == System::kHeader) {
     out.put_system(system_first ? std::string_view(messages[0].content) : std::string_view());
+  } else if (family.system == System::kReasoning) {
+    out.put_reasoning(system_first ? std::string_view(messages[0].content) : std::string_view());
   } else if (!family.default_system.empty() && !system_first) {
     out.put_system(family.default_system);
   }
@@ -284,7 +351,7 @@ Result<std::vector<RenderedPart>> ChatTemplate::render(std::span<const Message> 
       out.put_answer(message.content, last, i > last_user);
     }
   }
-  if (add_generation_prompt) out.put_frame(family.answer_before, false);
+  if (add_generation_prompt) out.put_before_answer();
   return out.take();
 }
 

@@ -13,12 +13,13 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-Result<std::vector<LayerSpec>> layers_of(const ModelSpec& network, int64_t vocabulary) {
+Result<std::vector<LayerSpec>> layers_of(const ModelSpec& network, const ConfigSettings& settings) {
   ModelInterface interface;
   interface.input = Shape{1};
-  interface.vocabulary = vocabulary;
-  interface.outputs = vocabulary;
-  interface.target = TargetForm::kNextToken;
+  interface.vocabulary = settings.vocabulary;
+  const bool classifies = !settings.classes.empty();
+  interface.outputs = classifies ? std::ssize(settings.classes) : settings.vocabulary;
+  interface.target = classifies ? TargetForm::kClass : TargetForm::kNextToken;
   return expand_preset(network, interface);
 }
 
@@ -58,6 +59,20 @@ void write_tokens(Ordered& config, const ConfigSettings& settings) {
   write("bos_token_id", settings.begin_token);
   write("eos_token_id", settings.end_token);
   write("pad_token_id", settings.padding_token);
+}
+
+/// Writes the architecture, and the names of a classifier's classes.
+void write_task(Ordered& config, const FamilyName& family, const ConfigSettings& settings) {
+  const bool classifies = !settings.classes.empty();
+  config["architectures"] = Ordered::array({classifies ? family.classifier : family.architecture});
+  if (!classifies) return;
+  Ordered names = Ordered::object(), numbers = Ordered::object();
+  for (size_t i = 0; i < settings.classes.size(); ++i) {
+    names[std::to_string(i)] = settings.classes[i];
+    numbers[settings.classes[i]] = i;
+  }
+  config["id2label"] = std::move(names);
+  config["label2id"] = std::move(numbers);
 }
 
 std::string config_activation(const LayerSpec& layer) {
@@ -122,7 +137,7 @@ Ordered decoder_config(const FamilyName& family, const Attributes& p, const Name
                        const ConfigSettings& settings) {
   const Attributes& attention = layers.of("h0_attn");
   const int64_t heads = attention.get_int("q_num_heads", 1);
-  Ordered config = {{"architectures", {family.architecture}},
+  Ordered config = {{"architectures", Ordered::array()},
                     {"model_type", family.type},
                     {"hidden_size", layers.of("embed").get_int("embedding_dim", 0)},
                     {"intermediate_size", layers.of("h0_gate").get_int("units", 0)},
@@ -134,7 +149,7 @@ Ordered decoder_config(const FamilyName& family, const Attributes& p, const Name
                     {"max_position_embeddings", settings.positions},
                     {"rms_norm_eps", layers.of("norm").get_float("epsilon", 1e-5)},
                     {"hidden_act", config_activation(*layers.find("h0_act"))},
-                    {"tie_word_embeddings", layers.of("head").find("tied_to") != nullptr},
+                    {"tie_word_embeddings", p.get_int("tied_head", 0) != 0},
                     {"attention_dropout", 0.0},
                     {"initializer_range", 0.02},
                     {"use_cache", true},
@@ -149,14 +164,15 @@ Ordered decoder_config(const FamilyName& family, const Attributes& p, const Name
     config["attention_multiplier"] = attention.get_float("scale", 1);
     config["logits_scaling"] = p.get_float("logits_divisor", 1);
   }
+  write_task(config, family, settings);
   write_tokens(config, settings);
   return config;
 }
 
-Ordered gpt2_config(const Attributes& p, const NamedLayers& layers,
+Ordered gpt2_config(const FamilyName& family, const Attributes& p, const NamedLayers& layers,
                     const ConfigSettings& settings) {
   const double dropout = p.get_float("dropout", 0);
-  Ordered config = {{"architectures", {"GPT2LMHeadModel"}},
+  Ordered config = {{"architectures", Ordered::array()},
                     {"model_type", "gpt2"},
                     {"n_layer", layers.blocks()},
                     {"n_embd", layers.of("wte").get_int("embedding_dim", 0)},
@@ -171,6 +187,7 @@ Ordered gpt2_config(const Attributes& p, const NamedLayers& layers,
                     {"initializer_range", 0.02},
                     {"tie_word_embeddings", true},
                     {"dtype", "float32"}};
+  write_task(config, family, settings);
   write_tokens(config, settings);
   return config;
 }
@@ -195,18 +212,19 @@ Result<WrittenConfig> write_model_config(const ModelSpec& network, const ConfigS
   // A config always says theta; the layers of a preset say it only if the preset's parameters do.
   if (!is_gpt2)
     named.parameters.set("rope_theta", network.parameters.get_float("rope_theta", 10000));
-  ASSIGN_OR_RETURN(const auto expanded, layers_of(named, settings.vocabulary));
+  ASSIGN_OR_RETURN(const auto expanded, layers_of(named, settings));
   const std::string wanted = text_of(expanded);
   const NamedLayers layers(expanded);
   std::vector<FamilyName> families = family_list();
   for (const FamilyName& family : families) {
     if ((family.type == "gpt2") != is_gpt2) continue;
-    const Ordered config = is_gpt2 ? gpt2_config(network.parameters, layers, settings)
+    if (!settings.classes.empty() && family.classifier.empty()) continue;
+    const Ordered config = is_gpt2 ? gpt2_config(family, network.parameters, layers, settings)
                                    : decoder_config(family, network.parameters, layers, settings);
     std::string text = config.dump(2) + "\n";
     const auto read = read_model_config(text);
     if (!read.ok()) continue;
-    const auto again = layers_of(read->network, settings.vocabulary);
+    const auto again = layers_of(read->network, settings);
     if (again.ok() && text_of(*again) == wanted) {
       return WrittenConfig{std::move(text), std::string(family.type)};
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/models/families/family.h"
 
@@ -15,6 +16,7 @@ struct ConfigSettings {
   int64_t vocabulary = 0;  // rows of the table of tokens
   int64_t positions = 0;   // the longest text that the model was trained for, in tokens
   std::optional<int64_t> begin_token = {}, end_token = {}, padding_token = {};
+  std::vector<std::string> classes = {};  // of a classifier; none: the model predicts tokens
 };
 
 struct WrittenConfig {

@@ -35,6 +35,8 @@ enum class Windows : uint8_t {
 struct Family {
   std::string_view type, title;
   std::string_view architecture;
+  std::string_view classifier =
+      {};  // the architecture of classifiers; empty: transformers has none
   Biases biases = Biases::kByConfig;
   bool mlp_bias = false;  // whether there is a setting of this name
   std::string_view qk_norm = "none";
@@ -51,10 +53,15 @@ struct Family {
 };
 
 constexpr std::array kFamilies = std::to_array<Family>({
-    {.type = "llama", .title = "Llama", .architecture = "LlamaForCausalLM", .mlp_bias = true},
+    {.type = "llama",
+     .title = "Llama",
+     .architecture = "LlamaForCausalLM",
+     .classifier = "LlamaForSequenceClassification",
+     .mlp_bias = true},
     {.type = "mistral",
      .title = "Mistral",
      .architecture = "MistralForCausalLM",
+     .classifier = "MistralForSequenceClassification",
      .biases = Biases::kNone,
      .windows = Windows::kAllLayers,
      .kv_heads = 8,
@@ -62,12 +69,14 @@ constexpr std::array kFamilies = std::to_array<Family>({
     {.type = "qwen2",
      .title = "Qwen2",
      .architecture = "Qwen2ForCausalLM",
+     .classifier = "Qwen2ForSequenceClassification",
      .biases = Biases::kInputs,
      .windows = Windows::kByLayer,
      .positions = 32768},
     {.type = "qwen3",
      .title = "Qwen3",
      .architecture = "Qwen3ForCausalLM",
+     .classifier = "Qwen3ForSequenceClassification",
      .qk_norm = "head",
      .windows = Windows::kByLayer,
      .head_dim = 128,
@@ -75,6 +84,7 @@ constexpr std::array kFamilies = std::to_array<Family>({
     {.type = "smollm3",
      .title = "SmolLM3",
      .architecture = "SmolLM3ForCausalLM",
+     .classifier = "SmolLM3ForSequenceClassification",
      .mlp_bias = true,
      .windows = Windows::kWithoutRotary,
      .leaves_out_rotary = true,
@@ -90,11 +100,13 @@ constexpr std::array kFamilies = std::to_array<Family>({
     {.type = "olmo2",
      .title = "OLMo 2",
      .architecture = "Olmo2ForCausalLM",
+     .classifier = "Olmo2ForSequenceClassification",
      .qk_norm = "all",
      .norm_after = true,
      .epsilon = 1e-5},
 });
 constexpr std::string_view kGpt2 = "gpt2", kGpt2Architecture = "GPT2LMHeadModel";
+constexpr std::string_view kGpt2Classifier = "GPT2ForSequenceClassification";
 
 /// Settings that change nothing that is computed from a text's tokens: how the model was made, what
 /// runs it, its special tokens (which the tokenizer's files have), and defaults of generation.
@@ -122,9 +134,6 @@ constexpr std::array kWithoutEffect =
                                      "task_specific_params",
                                      "finetuning_task",
                                      "problem_type",
-                                     "id2label",
-                                     "label2id",
-                                     "num_labels",
                                      "chunk_size_feed_forward",
                                      "is_decoder",
                                      "is_llama_config",
@@ -160,11 +169,37 @@ std::string dtype_name(ConfigObject& config) {
   return name == "float16" ? "F16" : "";
 }
 
-void check_architecture(ConfigObject& config, std::string_view expected) {
+/// Returns the number of classes of a classifier's config. transformers has two without a setting.
+int64_t read_classes(ConfigObject& config) {
+  constexpr int64_t kConfigClassesMax = 1 << 20;
+  const int64_t count = config.integer("num_labels", 1, kConfigClassesMax, 2);
+  const Json* const names = config.find("id2label");
+  const int64_t classes = names != nullptr && names->is_object() ? std::ssize(*names) : count;
+  if (classes < 2) {
+    config.refuse("id2label", "has " + std::to_string(classes) +
+                                  " entries, which is a regression; expected 2 classes or more");
+  }
+  return classes;
+}
+
+/// Returns whether the architecture is a family's classifier; refuses other architectures.
+bool read_is_classifier(ConfigObject& config, std::string_view expected,
+                        std::string_view classifier) {
   const std::vector<std::string> names = config.texts("architectures");
-  if (names.empty() || std::ranges::find(names, expected) != names.end()) return;
-  config.refuse("architectures",
-                "is " + quoted_value(names.front()) + ", expected " + std::string(expected));
+  if (names.empty() || std::ranges::find(names, expected) != names.end()) return false;
+  if (!classifier.empty() && std::ranges::find(names, classifier) != names.end()) return true;
+  config.refuse("architectures", "is " + quoted_value(names.front()) + ", expected " +
+                                     std::string(expected) +
+                                     (classifier.empty() ? "" : " or " + std::string(classifier)));
+  return false;
+}
+
+/// Replaces the last layer over the tokens by one over the classes.
+void become_classifier(int64_t classes, int64_t width, LanguageModel& model) {
+  model.classes = classes;
+  model.tied_head = false;
+  std::erase_if(model.tensors, [](const ExpectedTensor& t) { return t.name == "lm_head.weight"; });
+  model.tensors.push_back({"score.weight", {classes, width}});
 }
 
 /// Refuses settings by which a family's network becomes another one, with a message of their own.
@@ -187,6 +222,7 @@ void check_common(ConfigObject& config) {
   config.expect_flag("rope_interleaved", false);
   config.expect_flag("use_mrope", false);
   for (const std::string_view pattern : kWithoutEffect) config.ignore(pattern);
+  for (const char* labels : {"id2label", "label2id", "num_labels"}) config.ignore(labels);
 }
 
 std::string read_activation(ConfigObject& config, std::string_view key) {
@@ -393,8 +429,10 @@ Error invalid_config(const std::string& what) {
 
 std::vector<FamilyName> family_list() {
   std::vector<FamilyName> list;
-  for (const Family& family : kFamilies) list.push_back({family.type, family.architecture});
-  list.push_back({kGpt2, kGpt2Architecture});
+  for (const Family& family : kFamilies) {
+    list.push_back({family.type, family.architecture, family.classifier});
+  }
+  list.push_back({kGpt2, kGpt2Architecture, kGpt2Classifier});
   return list;
 }
 
@@ -425,7 +463,10 @@ Result<LanguageModel> read_model_config(std::string_view text) {
                           (type.empty() ? "is missing" : quoted_value(type) + " is not supported") +
                           ", expected " + joined(family_names()));
   }
-  check_architecture(config, is_gpt2 ? kGpt2Architecture : family->architecture);
+  const bool classifies =
+      read_is_classifier(config, is_gpt2 ? kGpt2Architecture : family->architecture,
+                         is_gpt2 ? kGpt2Classifier : family->classifier);
+  const int64_t classes = classifies ? read_classes(config) : 0;
   check_common(config);
   const std::string dtype = dtype_name(config);
   LanguageModel model = is_gpt2 ? read_gpt2(config) : read_decoder(config, *family, problems);
@@ -433,6 +474,10 @@ Result<LanguageModel> read_model_config(std::string_view text) {
       "it is not known whether this setting changes what the network computes. "
       "If it does not, remove it from config.json");
   if (!problems.empty()) return problems.to_error();
+  if (classifies) {
+    const int64_t width = model.network.parameters.get_int("n_embd", 0);
+    become_classifier(classes, width, model);
+  }
   model.family = type;
   model.dtype = dtype;
   return model;

@@ -29,6 +29,7 @@ struct LanguageModel {
   int64_t vocabulary = 0;     // rows of the table of tokens
   int64_t positions_max = 0;  // the longest text that the model was made for, in tokens
   bool tied_head = false;     // the last layer uses the table of tokens
+  int64_t classes = 0;        // of a classifier (score.weight); 0: the model predicts tokens
   std::vector<ExpectedTensor> tensors;
   /// Settings of the config that have no effect here, one sentence each.
   std::vector<std::string> notes;
@@ -47,6 +48,7 @@ std::vector<std::string> family_names();
 struct FamilyName {
   std::string_view type;          // "llama"
   std::string_view architecture;  // "LlamaForCausalLM"
+  std::string_view classifier;    // "LlamaForSequenceClassification"; empty: there is none
 };
 /// Returns all families, simpler ones first.
 std::vector<FamilyName> family_list();

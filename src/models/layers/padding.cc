@@ -19,7 +19,13 @@ Result<TensorId> sequence_lengths(LayerBuilder& b, const ResolvedLayer& layer, T
   for (const Node& node : b.graph().nodes()) {
     if (node.op == sequence_lengths_op() && node.inputs[0] == tokens) return node.outputs[0];
   }
-  return b.add_node(layer, layer.name + "/lengths", "SequenceLengths", {}, {tokens});
+  return b.add_node(layer, layer.name + "/lengths", "SequenceLengths", padding_attribute(b),
+                    {tokens});
+}
+
+Attributes padding_attribute(const LayerBuilder& b) {
+  const int64_t padding = b.interface().padding;
+  return padding > 0 ? Attributes{{"padding_id", padding}} : Attributes{};
 }
 
 }  // namespace trainyard

@@ -12,5 +12,8 @@ Status check_tokens_of(const LayerBuilder& b, const ResolvedLayer& layer, Tensor
 /// Returns the lengths of rows of tokens, I32 [N]. All layers that read the same tokens share the
 /// node that computes them; `layer` is the one that adds it.
 Result<TensorId> sequence_lengths(LayerBuilder& b, const ResolvedLayer& layer, TensorId tokens);
+/// Returns the attribute `padding_id` of nodes that read tokens: the dataset's padding. Empty if
+/// that is 0, the default.
+Attributes padding_attribute(const LayerBuilder& b);
 
 }  // namespace trainyard

@@ -298,6 +298,17 @@ Outputs build_softmax(LayerBuilder& b, const ResolvedLayer& layer,
 
 void complete_sequence_pool(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
 
+// The second input, if there is one, is the tokens of the sequence.
+Outputs build_sequence_pool(LayerBuilder& b, const ResolvedLayer& layer,
+                            std::span<const TensorId> inputs) {
+  Attributes attributes = inputs.size() > 1 ? padding_attribute(b) : Attributes{};
+  attributes.set("mode", layer.attributes.get_string("mode", "mean"));
+  ASSIGN_OR_RETURN(const TensorId y,
+                   b.add_node(layer, layer.name, "SequencePool", std::move(attributes),
+                              {inputs.begin(), inputs.end()}));
+  return {{y}};
+}
+
 Outputs build_image_to_sequence(LayerBuilder& b, const ResolvedLayer& layer,
                                 std::span<const TensorId> inputs) {
   if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();
@@ -366,7 +377,8 @@ std::vector<LayerKind> sequence_layers() {
        .field = "sequence_pool",
        .inputs_max = 2,
        .attributes = {choice_rule("mode", {"mean", "max", "first", "last"})},
-       .complete = complete_sequence_pool},
+       .complete = complete_sequence_pool,
+       .build = build_sequence_pool},
       {.op = "ImageToSequence", .field = "image_to_sequence", .build = build_image_to_sequence}};
 }
 

@@ -68,8 +68,10 @@ Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
   const Graph& graph = b.model().graph;
   TensorId last = graph.node(graph.tensor(y).producer).outputs[1];
   if (!has_tokens) return {{y, last}};
-  ASSIGN_OR_RETURN(last, b.add_node(layer, layer.name + "/last", "SequencePool",
-                                    {{"mode", std::string("last")}}, {y, inputs[1]}));
+  Attributes pool = padding_attribute(b);
+  pool.set("mode", std::string("last"));
+  ASSIGN_OR_RETURN(last, b.add_node(layer, layer.name + "/last", "SequencePool", std::move(pool),
+                                    {y, inputs[1]}));
   if (turns) {
     ASSIGN_OR_RETURN(y, reversed(b, layer, "", y, inputs[1]));
   }

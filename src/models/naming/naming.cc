@@ -98,7 +98,9 @@ std::optional<LibraryNames> library_names(const NamingScheme& scheme, std::strin
     if (found.names.empty()) continue;
     for (std::string& name : found.names) {
       const bool bare = scheme.prefixes.empty() ||
-                        (!scheme.unprefixed.empty() && name.starts_with(scheme.unprefixed));
+                        std::ranges::any_of(scheme.unprefixed, [&](std::string_view begin) {
+                          return name.starts_with(begin);
+                        });
       if (!bare) name.insert(0, scheme.prefixes.front());
     }
     return found;

@@ -41,9 +41,9 @@ struct NamingScheme {
   // Patterns of names that only files of this scheme have. Empty if files are not recognized.
   std::vector<std::string_view> marks;
   // Beginnings that names of the rows and marks may have in addition. The library's own files have
-  // the first one, except for tensors that `unprefixed` begins.
+  // the first one, except for tensors that begin as one of `unprefixed`.
   std::vector<std::string_view> prefixes = {};
-  std::string_view unprefixed = {};
+  std::vector<std::string_view> unprefixed = {};
   std::vector<NameRow> rows = {};
   std::vector<UnneededTensors> unneeded = {};
   // In addition to the rows: names are ours except for the characters that join their parts, which

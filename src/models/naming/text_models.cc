@@ -12,6 +12,7 @@ NamingScheme gpt2() {
       .presets = "gpt2",
       .marks = {"h.{i}.attn.c_attn.weight"},
       .prefixes = {"transformer."},
+      .unprefixed = {"score."},
       .rows = {{"wte.weight", {"wte.weight"}},
                {"wpe.weight", {"wpe.weight"}, Arrangement::kFirstRows},
                {"h{i}_ln_1.{p}", {"h.{i}.ln_1.{p}"}},
@@ -24,10 +25,11 @@ NamingScheme gpt2() {
                {"h{i}_mlp_fc.bias", {"h.{i}.mlp.c_fc.bias"}},
                {"h{i}_mlp_proj.weight", {"h.{i}.mlp.c_proj.weight"}, Arrangement::kTransposed},
                {"h{i}_mlp_proj.bias", {"h.{i}.mlp.c_proj.bias"}},
-               {"ln_f.{p}", {"ln_f.{p}"}}},
+               {"ln_f.{p}", {"ln_f.{p}"}},
+               {"score.weight", {"score.weight"}}},
       .unneeded = {{"*h.*.attn.bias", "a causal mask"},
                    {"*h.*.attn.masked_bias", "a constant of the causal mask"},
-                   {"lm_head.weight", "the head uses the weight of wte"}}};
+                   {"lm_head.weight", "the head uses the weight of wte, or classifies"}}};
 }
 
 /// The rows of Llama's network without the two normalizations of a block, whose names differ.
@@ -43,12 +45,13 @@ std::vector<NameRow> llama_rows() {
           {"h{i}_up.{p}", {"layers.{i}.mlp.up_proj.{p}"}},
           {"h{i}_down.{p}", {"layers.{i}.mlp.down_proj.{p}"}},
           {"norm.{p}", {"norm.{p}"}},
-          {"head.weight", {"lm_head.weight"}}};
+          {"head.weight", {"lm_head.weight"}},
+          {"score.weight", {"score.weight"}}};
 }
 
 std::vector<UnneededTensors> unneeded_by_llama() {
   return {{"*rotary_emb.inv_freq", "follows from the settings of rotary positions"},
-          {"lm_head.weight", "the head uses the weight of embed"}};
+          {"lm_head.weight", "the head uses the weight of embed, or classifies"}};
 }
 
 NamingScheme llama() {
@@ -56,7 +59,7 @@ NamingScheme llama() {
                       .presets = "decoder",
                       .marks = {"layers.{i}.self_attn.q_proj.weight"},
                       .prefixes = {"model."},
-                      .unprefixed = "lm_head.",
+                      .unprefixed = {"lm_head.", "score."},
                       .rows = llama_rows(),
                       .unneeded = unneeded_by_llama()};
   scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.input_layernorm.{p}"}});
@@ -69,7 +72,7 @@ NamingScheme olmo2() {
                       .presets = "decoder",
                       .marks = {"layers.{i}.post_feedforward_layernorm.weight"},
                       .prefixes = {"model."},
-                      .unprefixed = "lm_head.",
+                      .unprefixed = {"lm_head.", "score."},
                       .rows = llama_rows(),
                       .unneeded = unneeded_by_llama()};
   scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.post_attention_layernorm.{p}"}});

@@ -1,6 +1,7 @@
 // The preset decoder: the language models of Llama, SmolLM, Mistral, Qwen, Granite and OLMo. All
 // consist of blocks of causal attention with rotary positions and a gated dense network, and differ
-// in the parameters below.
+// in the parameters below. On rows of text with classes, the last token of a row that is not
+// padding gives the scores of the classes, as in transformers' ...ForSequenceClassification.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -66,10 +67,11 @@ Status check_layer_list(const Attributes& p, std::string_view name, int64_t laye
 }
 
 Status check_decoder(const Attributes& p, const Decoder& d, const ModelInterface& interface) {
-  if (interface.vocabulary == 0 || interface.target != TargetForm::kNextToken) {
+  const bool fits = interface.target == TargetForm::kNextToken || classifies_text(interface);
+  if (interface.vocabulary == 0 || !fits) {
     return field_error("SHAPE_MISMATCH", "model.decoder",
-                       "needs text whose next token is predicted, but one sample of the dataset "
-                       "is " +
+                       "needs text whose next token is predicted, or rows of text with classes, "
+                       "but one sample of the dataset is " +
                            interface.input.to_string() +
                            (interface.vocabulary > 0 ? " tokens with another target" : ""));
   }
@@ -101,10 +103,11 @@ Status check_decoder(const Attributes& p, const Decoder& d, const ModelInterface
   }
   const int64_t positions = p.get_int("positions_max", 0);
   if (positions > 0 && interface.input[0] > positions) {
-    return decoder_error(
-        "FIELD_OUT_OF_RANGE", "positions_max",
-        "is " + std::to_string(positions) + ", but rows have recipe.context_length " +
-            std::to_string(interface.input[0]) + " tokens; expected rows of at most that many");
+    return decoder_error("FIELD_OUT_OF_RANGE", "positions_max",
+                         "is " + std::to_string(positions) + ", but rows have " +
+                             (classifies_text(interface) ? "" : "recipe.context_length ") +
+                             std::to_string(interface.input[0]) +
+                             " tokens; expected rows of at most that many");
   }
   if (Status s = check_layer_list(p, "no_rope_layers", d.layers); !s.ok()) return s;
   return check_layer_list(p, "window_layers", d.layers);
@@ -151,6 +154,16 @@ class DecoderLayers {
   }
   std::string add_norm(const std::string& name, const std::string& input) {
     return add(name, d_.norm, {{"epsilon", d_.epsilon}}, {input});
+  }
+  /// Appends the scores of the classes, by the last token of each row.
+  void add_classifier(const std::string& x) {
+    add("pool", "SequencePool", {{"mode", std::string("last")}}, {x, "input"});
+    // Normalizing after the selection is equivalent to normalizing before it.
+    add_norm("norm", "pool");
+    add(std::string(kClassifierHead), "Linear",
+        {{"bias", int64_t{0}},
+         {"initializer", std::string("normal")},
+         {"initializer_std", kDecoderStd}});
   }
   /// Multiplies all numbers of a layer's output; a factor of 1 needs no layer.
   std::string add_factor(const std::string& name, double factor, const std::string& input) {
@@ -240,6 +253,10 @@ Result<std::vector<LayerSpec>> expand_decoder(const Attributes& parameters,
                              {{"embedding_dim", d.width}, {"initializer_std", kDecoderStd}});
   x = layers.add_factor("embed", parameters.get_float("embedding_multiplier", 1), x);
   for (int64_t i = 0; i < d.layers; ++i) x = layers.add_block(i, x);
+  if (classifies_text(interface)) {
+    layers.add_classifier(x);
+    return layers.take();
+  }
   x = layers.add_norm("norm", x);
   // Dividing what the head reads divides its scores, and a loss stays next to its head.
   x = layers.add_factor("head", 1 / parameters.get_float("logits_divisor", 1), x);
@@ -302,6 +319,11 @@ std::vector<AttributeRule> decoder_rules() {
 
 }  // namespace
 
-std::vector<PresetKind> decoder_presets() { return {{"decoder", decoder_rules(), expand_decoder}}; }
+std::vector<PresetKind> decoder_presets() {
+  return {{.name = "decoder",
+           .parameters = decoder_rules(),
+           .expand = expand_decoder,
+           .predicts_tokens = true}};
+}
 
 }  // namespace trainyard

@@ -48,6 +48,11 @@ class TransformerLayers {
         {{"initializer", std::string("normal")}, {"initializer_std", kWeightStd}});
   }
 
+  /// Appends the layer that selects the last token of each row that is not padding.
+  void add_last_token() {
+    add("pool", "SequencePool", {{"mode", std::string("last")}}, {layers_.back().name, "input"});
+  }
+
   /// Appends the layers "<prefix>_ln_1" to "<prefix>_add_2" of one block.
   void add_block(const std::string& prefix, const BlockOptions& o) {
     const std::string input = layers_.back().name;
@@ -108,8 +113,10 @@ constexpr std::array<GptSize, 6> kGptSizes = {{{"nano", 3, 3, 48},
                                                {"xl", 48, 25, 1600}}};
 
 Layers expand_gpt2(const Attributes& parameters, const ModelInterface& interface) {
-  if (interface.vocabulary == 0 || interface.target != TargetForm::kNextToken) {
-    return misfit("gpt2", "text whose next token is predicted", interface);
+  const bool fits = interface.target == TargetForm::kNextToken || classifies_text(interface);
+  if (interface.vocabulary == 0 || !fits) {
+    return misfit("gpt2", "text whose next token is predicted, or rows of text with classes",
+                  interface);
   }
   const std::string name = parameters.get_string("size", "small");
   const auto size = std::ranges::find(kGptSizes, name, &GptSize::name);
@@ -132,8 +139,17 @@ Layers expand_gpt2(const Attributes& parameters, const ModelInterface& interface
   layers.add("wpe", "PositionEmbedding", {{"initializer_std", kWeightStd}});
   layers.add_dropout("drop", block.dropout);
   for (int64_t i = 0; i < depth; ++i) layers.add_block("h" + std::to_string(i), block);
+  const bool classifies = classifies_text(interface);
+  if (classifies) layers.add_last_token();
   layers.add("ln_f", "LayerNormalization", {{"epsilon", block.epsilon}});
-  layers.add("head", "Linear", {{"tied_to", std::string("wte")}, {"bias", int64_t{0}}});
+  if (classifies) {
+    layers.add(std::string(kClassifierHead), "Linear",
+               {{"bias", int64_t{0}},
+                {"initializer", std::string("normal")},
+                {"initializer_std", kWeightStd}});
+  } else {
+    layers.add("head", "Linear", {{"tied_to", std::string("wte")}, {"bias", int64_t{0}}});
+  }
   return layers.take();
 }
 
@@ -233,7 +249,10 @@ std::vector<PresetKind> transformer_presets() {
   const std::vector<AttributeRule> vit = {
       integer_rule("patch_size", false, 1, 1024), choice_rule("pool", {"class_token", "mean"}),
       real_rule("dropout", false, {.max = 1, .max_excluded = true})};
-  return {{"gpt2", std::move(gpt), expand_gpt2},
+  return {{.name = "gpt2",
+           .parameters = std::move(gpt),
+           .expand = expand_gpt2,
+           .predicts_tokens = true},
           {"vit_tiny", vit, expand_vit_of<kVitTiny>},
           {"vit_small", vit, expand_vit_of<kVitSmall>},
           {"vit_base", vit, expand_vit_of<kVitBase>},

@@ -195,18 +195,25 @@ std::unique_ptr<Kernel> make_tensor_scatter(Context& context, const Graph& g, co
   });
 }
 
+/// Returns the token of a node's attribute that fills the end of short texts.
+inline int32_t padding_of(const Node& n) {
+  return static_cast<int32_t>(n.attributes.get_int("padding_id", 0));
+}
+
 /// Returns the dimensions of SequencePool or its gradient; x is [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
   const std::string mode = n.attributes.get_string("mode", "mean");
   return {x[0], x[1], x[2],
           mode == "mean"    ? kernels::PoolMode::kMean
           : mode == "first" ? kernels::PoolMode::kFirst
-                            : kernels::PoolMode::kLast};
+                            : kernels::PoolMode::kLast,
+          padding_of(n)};
 }
 
 /// Returns the dimensions of SequencePool with mode max, or its gradient; x is [N, T, D].
 inline kernels::SequenceMaxDims sequence_max_dims(const Graph& g, const Node& n, const Shape& x) {
-  return {x[0], x[1], x[2], has_input(n, 1) ? input_info(g, n, 1).type.shape[1] : x[1]};
+  return {x[0], x[1], x[2], has_input(n, 1) ? input_info(g, n, 1).type.shape[1] : x[1],
+          padding_of(n)};
 }
 inline bool is_sequence_max(const Node& n) {
   return n.attributes.get_string("mode", "mean") == "max";
@@ -269,12 +276,10 @@ std::unique_ptr<Kernel> make_sequence_lengths(Context& context, const Graph& g, 
   TensorInfo any_number;  // the kernel computes no numbers of this type
   any_number.type = {{1}, DType::kF32};
   return with_operands(context, g, n, any_number, [&](auto o) {
-    return make_kernel(
-        [o, d = kernels::SequenceLengthDims{
-                tokens[0], tokens[1],
-                static_cast<int32_t>(n.attributes.get_int("padding_id", 0))}](const KernelArgs& a) {
-          sequence_lengths(d, a.in<int32_t>(0), a.out<int32_t>(0), o.run(a));
-        });
+    return make_kernel([o, d = kernels::SequenceLengthDims{tokens[0], tokens[1], padding_of(n)}](
+                           const KernelArgs& a) {
+      sequence_lengths(d, a.in<int32_t>(0), a.out<int32_t>(0), o.run(a));
+    });
   });
 }
 

@@ -1,4 +1,5 @@
-"""Imports and exports ONNX files by running the command line, which alone can read and write them."""
+"""Imports and exports ONNX files, and imports folders of language models, by running the command line, which alone can
+read and write them."""
 
 from __future__ import annotations
 
@@ -19,6 +20,15 @@ def import_onnx(program: str, file: Path, folder: str | os.PathLike[str]) -> dic
     ONNX_UNSUPPORTED names the operations that no layer can represent; NotFoundError if the command line or the file is
     missing."""
     report: dict[str, Any] = json.loads(_run(program, "model", "import", os.path.abspath(file), "--out",
+                                             os.fspath(folder)))
+    return report
+
+
+def import_folder(program: str, model: Path, folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Creates the folder with model.yaml (the network) and model.safetensors from a language model's folder. Returns the
+    command line's report, such as the `title` of the model. Errors: MODEL_UNSUPPORTED or MODEL_FILE_INVALID names what is
+    not supported; NotFoundError if the command line, the folder or its weights are missing."""
+    report: dict[str, Any] = json.loads(_run(program, "model", "import", os.path.abspath(model), "--out",
                                              os.fspath(folder)))
     return report
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from trainyard import _rpc as rpc
 from trainyard import v1
-from trainyard._onnx import import_onnx
+from trainyard._onnx import import_folder, import_onnx
 from trainyard._tar import TarFolder
 from trainyard._upload import Content
 from trainyard.errors import FieldViolation, InvalidArgumentError, NotFoundError, TrainyardError
@@ -119,7 +119,8 @@ class Document:
 
     source: Source
     read: v1.ReadSpecResponse
-    imported_weights: Path | None = None  # of model.onnx, once it is imported, unless the recipe names other weights
+    # Of model.onnx or model.pretrained, once it is imported, unless the recipe names other weights.
+    imported_weights: Path | None = None
 
     def path(self, field: str) -> Path | None:
         """Returns the file on this machine that the spec names in `field`."""
@@ -141,9 +142,11 @@ class Document:
     def with_tokenizer(self) -> Document:
         """Returns the document with the files of the tokenizer that the dataset names, which is one file or a model's
         folder, as sources."""
-        named = next((file.path for file in self.read.files if file.field.endswith("documents.tokenizer")), None)
-        if named is None:
+        found = next((file for file in self.read.files
+                      if file.field.endswith(("documents.tokenizer", ".tokenizer_of"))), None)
+        if found is None:
             return self
+        named = found.path
         path = self.source.folder / named
         option: Any = v1.tokenizer_file  # the stubs of Protobuf have no type for extensions of enum values
         roles: dict[str, int] = {v.GetOptions().Extensions[option]: v.number
@@ -156,7 +159,7 @@ class Document:
         changed = v1.ReadSpecResponse()
         changed.CopyFrom(self.read)
         for name, role in files.items():
-            changed.files.add(field="dataset.documents.tokenizer", path=os.path.join(named, name) if name else named,
+            changed.files.add(field=found.field, path=os.path.join(named, name) if name else named,
                               source=len(changed.dataset.sources))
             changed.dataset.sources.add(role=role, filename=name or path.name)
         return Document(self.source, changed, self.imported_weights)
@@ -190,6 +193,45 @@ class Document:
                 recipe.parameter_groups.add(**group)
             recipe.parameter_groups.extend(own)
         return Document(self.source, changed, imported)
+
+    def with_pretrained(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
+        """Returns the document with model.pretrained imported. A folder becomes the model's network, and its weights the
+        initial weights unless the recipe names others; they are in a file in `scratch`. A safetensors file becomes the
+        initial weights of the network that stands beside it."""
+        path = self.path("model.pretrained")
+        if path is None:
+            return self
+        name = self.read.spec.model.pretrained
+        changed = v1.ReadSpecResponse()
+        changed.CopyFrom(self.read)
+        model, weights = changed.spec.model, changed.spec.recipe.initial_weights
+        model.ClearField("pretrained")
+        has_network = model.WhichOneof("preset") is not None or len(model.layers) > 0
+        is_free = not (weights.job or weights.model or weights.path)
+        try:
+            is_weights = path.is_file() and path.suffix == ".safetensors"
+            if is_weights and not has_network:
+                raise InvalidArgumentError(f"{name} is a file, which does not say the network; expected a preset beside it, "
+                                           "such as resnet50: {stem: imagenet}, or the folder of a language model",
+                                           reason="FIELD_REQUIRED")
+            if is_weights:
+                if is_free:
+                    weights.title = name
+                return Document(self.source, changed, path if is_free else self.imported_weights)
+            if has_network:
+                raise InvalidArgumentError("describes the network itself; remove the preset or layers beside it",
+                                           reason="FIELD_CONFLICT")
+            folder = scratch / "pretrained"
+            report = import_folder(program, path, folder)
+        except TrainyardError as error:
+            raise self.with_positions(channel, type(error)(
+                f"model.pretrained: {error.message}", reason=error.reason,
+                violations=[FieldViolation("model.pretrained", error.message)])) from None
+        model.MergeFrom(read(channel, Kind.MODEL, Source(_open_file(folder / "model.yaml"), name, folder)).model)
+        if not is_free:
+            return Document(self.source, changed, self.imported_weights)
+        weights.title = weights.title or (path.name if path.is_file() else report["title"])
+        return Document(self.source, changed, folder / "model.safetensors")
 
     def with_positions(self, channel: rpc.Channel, error: TrainyardError) -> TrainyardError:
         """Adds the positions in the spec to the fields that the server's error names."""

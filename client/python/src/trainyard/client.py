@@ -77,7 +77,8 @@ class Client(ArrayCalls, TableCalls, TextCalls):
         config_file  replaces TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
         plaintext    allows TCP without TLS to another machine
         timeout_s    time limit of each call in seconds, above 0 and up to 3600
-        program      the command line, as a name on the PATH or a file; it converts ONNX files that specs name
+        program      the command line, as a name on the PATH or a file; it reads ONNX files and folders of language
+                     models that specs name
 
         UnavailableError / SERVER_NOT_RUNNING if nothing listens on a Unix socket; TCP connects with the first call.
         InvalidArgumentError / CONFIG_INVALID names an invalid setting.
@@ -602,7 +603,8 @@ class Client(ArrayCalls, TableCalls, TextCalls):
     def _wire_spec(self, document: Document, progress: Observer | None) -> v1.JobSpec:
         """Uploads the files that the spec names, and returns the spec to submit."""
         with tempfile.TemporaryDirectory() as scratch:
-            document = document.with_tokenizer().with_onnx(self._channel, self._program, Path(scratch))
+            document = document.with_onnx(self._channel, self._program, Path(scratch))
+            document = document.with_pretrained(self._channel, self._program, Path(scratch)).with_tokenizer()
             spec = document.read.spec
             if document.read.HasField("dataset"):
                 spec.dataset.name = ensure_dataset(self._channel, document.read.dataset_id, document.read.dataset,
@@ -610,6 +612,7 @@ class Client(ArrayCalls, TableCalls, TextCalls):
             weights = document.weights()
             if weights is not None:
                 source = spec.recipe.initial_weights
+                source.title = source.title or source.path
                 source.ClearField("path")
                 source.model = _short(ensure_weights(self._channel, "", weights, progress).name)
             return spec
