@@ -232,13 +232,8 @@ std::string fine_tune_yaml(const FineTuneDraft& draft, const FineTuneNames& name
       "              # memory, steps and time, before anything starts\n" + "#   trainyard submit " +
       comment_text(file) + " --watch    # trains it on the server\n" + "#   trainyard local run " +
       comment_text(file) + "         # trains it here, without a server\n";
-  text += "
-name: " + yaml_text(names.name) + "
-";
-  text += "
-dataset:
-  name: " + yaml_text(names.dataset) + "
-  path: " + in_file(names.data) +
+  text += "\nname: " + yaml_text(names.name) + "\n";
+  text += "\ndataset:\n  name: " + yaml_text(names.dataset) + "\n  path: " + in_file(names.data) +
           dataset_yaml(draft);
   text += "\nmodel:\n  # " + names.model_words + "\n  pretrained: " + in_file(names.model) + "\n";
   text += "\nrecipe:\n  epochs: " + std::to_string(draft.epochs) + rows_yaml(draft) +
