@@ -216,8 +216,7 @@ std::filesystem::path default_state_dir() {
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = {
       path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
-      path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
-                   &Config::socket),
+      path_setting("socket", "Unix socket; default STATE_DIR/trainyard.sock", &Config::socket),
       socket_group_setting(),
       {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
        false, assign_listen},
