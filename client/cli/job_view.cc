@@ -42,12 +42,15 @@ std::string model_text(const v1::ModelSpec& model) {
 std::string memory_text(const v1::MemoryPlan& m) {
   const int64_t total = total_bytes(m);
   if (total == 0) return "";
-  const std::string dataset =
+  const std::string others =
       m.dataset_bytes() > 0 ? ", dataset " + human_bytes(m.dataset_bytes()) : "";
   return human_bytes(total) + " (parameters " + human_bytes(m.parameter_bytes()) + ", optimizer " +
          human_bytes(m.optimizer_bytes()) + ", gradients " + human_bytes(m.gradient_bytes()) +
          ", activations " + human_bytes(m.activation_bytes()) + ", workspace " +
-         human_bytes(m.workspace_bytes()) + dataset + ")";
+         human_bytes(m.workspace_bytes()) + others + ")" +
+         (m.mapped_bytes() > 0
+              ? ", and " + human_bytes(m.mapped_bytes()) + " mapped from the file of weights"
+              : "");
 }
 
 void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warnings,

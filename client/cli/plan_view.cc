@@ -176,18 +176,15 @@ class LayerTable {
 std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const v1::MemoryPlan& m = plan.run().memory();
   const int64_t host_bytes = plan.device() == "devices/cpu" ? m.host_bytes() : 0;
-  const int64_t counted_bytes = total_bytes(m) + host_bytes;
+  const int64_t counted_bytes = total_bytes(m) + host_bytes + m.mapped_bytes();
   const int64_t besides_bytes = std::max<int64_t>(0, plan.fit().bytes_needed() - counted_bytes);
-  const std::pair<const char*, int64_t> rows[] = {{"parameters", m.parameter_bytes()},
-                                                  {"gradients", m.gradient_bytes()},
-                                                  {"optimizer state", m.optimizer_bytes()},
-                                                  {"state", m.state_bytes()},
-                                                  {"activations", m.activation_bytes()},
-                                                  {"workspace", m.workspace_bytes()},
-                                                  {"inputs", m.input_bytes()},
-                                                  {"dataset", m.dataset_bytes()},
-                                                  {"checkpoint, batches", host_bytes},
-                                                  {"process", besides_bytes}};
+  const std::pair<const char*, int64_t> rows[] = {
+      {"parameters", m.parameter_bytes()}, {"mapped from the file", m.mapped_bytes()},
+      {"gradients", m.gradient_bytes()},   {"optimizer state", m.optimizer_bytes()},
+      {"state", m.state_bytes()},          {"activations", m.activation_bytes()},
+      {"workspace", m.workspace_bytes()},  {"inputs", m.input_bytes()},
+      {"dataset", m.dataset_bytes()},      {"checkpoint, batches", host_bytes},
+      {"process", besides_bytes}};
   int64_t largest = 1;
   for (const auto& [name, bytes] : rows) largest = std::max(largest, bytes);
   const int bar_max = std::clamp(options.width - 32, 0, kBarWidthMax);

@@ -75,7 +75,7 @@ class FolderContent final : public Content {
   std::string piece_;
 };
 
-/// The files of an index as one file.
+/// The files of an index as one file, or one file with its tensors in another order.
 class MergedContent final : public Content {
  public:
   explicit MergedContent(MergedWeights weights) : weights_(std::move(weights)) {}
@@ -293,9 +293,12 @@ Result<std::string> upload_folder(Client& client, const std::filesystem::path& p
 
 Result<std::string> upload_weights(Client& client, const std::filesystem::path& path,
                                    const UploadObserver& observer, std::stop_token stop) {
-  if (!is_weights_index(path)) return upload_file(client, path, observer, stop);
-  ASSIGN_OR_RETURN(WeightsFile shards, WeightsFile::open(path));
-  ASSIGN_OR_RETURN(MergedWeights merged, MergedWeights::merge(std::move(shards)));
+  Result<WeightsFile> weights = WeightsFile::open(path);
+  if (!is_weights_index(path) && (!weights.ok() || !needs_alignment(*weights))) {
+    return upload_file(client, path, observer, stop);  // the server says what is wrong with a file
+  }
+  if (!weights.ok()) return std::move(weights).error();
+  ASSIGN_OR_RETURN(MergedWeights merged, MergedWeights::merge(std::move(*weights)));
   MergedContent content(std::move(merged));
   return upload(client, content, path, observer, stop);
 }

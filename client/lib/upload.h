@@ -38,7 +38,8 @@ Result<std::string> upload_folder(Client& client, const std::filesystem::path& p
                                   const UploadObserver& observer, std::stop_token stop);
 
 /// Uploads a safetensors file, or the files of an index (model.safetensors.index.json) as one file
-/// (src/checkpoint/merged_weights.h).
+/// (src/checkpoint/merged_weights.h). A file whose 16-bit tensors cannot be mapped where they are
+/// is uploaded with its tensors in another order.
 Result<std::string> upload_weights(Client& client, const std::filesystem::path& path,
                                    const UploadObserver& observer, std::stop_token stop);
 

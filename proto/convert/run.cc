@@ -38,11 +38,13 @@ v1::WeightTensor to_proto(const FileTensor& tensor) {
   out.set_name(tensor.name);
   out.set_dtype(tensor.dtype);
   out.mutable_shape()->Add(tensor.shape.dims().begin(), tensor.shape.dims().end());
+  if (tensor.offset != FileTensor::kNoOffset) out.set_offset(tensor.offset);
   return out;
 }
 
 FileTensor to_engine(const v1::WeightTensor& tensor) {
-  return {tensor.name(), tensor.dtype(), Shape({tensor.shape().begin(), tensor.shape().end()})};
+  return {tensor.name(), tensor.dtype(), Shape({tensor.shape().begin(), tensor.shape().end()}),
+          tensor.has_offset() ? tensor.offset() : FileTensor::kNoOffset};
 }
 
 v1::Recipe::Precision to_proto(Precision precision) {
@@ -92,6 +94,8 @@ v1::RunPlan to_proto(const RunPlan& plan) {
   memory->set_workspace_bytes(plan.memory.workspace_bytes);
   memory->set_dataset_bytes(plan.dataset_bytes);
   memory->set_host_bytes(plan.host_bytes);
+  memory->set_mapped_bytes(plan.memory.mapped_bytes);
+  memory->set_mapped_parts(plan.mapped_parts);
   for (const std::string& warning : plan.warnings) out.add_warnings(warning);
   for (const PlannedExchange& exchange : plan.exchanges) {
     v1::Exchange* to = out.add_exchanges();
@@ -172,9 +176,13 @@ int64_t total_bytes(const v1::MemoryPlan& m) {
          m.activation_bytes() + m.input_bytes() + m.workspace_bytes() + m.dataset_bytes();
 }
 
-int64_t bytes_on_cpu(const v1::MemoryPlan& m) {
+int64_t own_bytes_on_cpu(const v1::MemoryPlan& m) {
   return total_bytes(m) - m.dataset_bytes() + m.host_bytes();
 }
+
+int64_t bytes_on_cpu(const v1::MemoryPlan& m) { return own_bytes_on_cpu(m) + m.mapped_bytes(); }
+
+int64_t bytes_on_gpu(const v1::MemoryPlan& m) { return total_bytes(m) + 2 * m.mapped_bytes(); }
 
 v1::MetricBatch to_proto(std::span<const MetricPoint> points) {
   v1::MetricBatch batch;

@@ -29,11 +29,15 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 v1::WeightTensor to_proto(const FileTensor& tensor);
 FileTensor to_engine(const v1::WeightTensor& tensor);
 
-/// Returns the sum of all parts.
+/// Returns the sum of the parts that the job allocates on its device.
 int64_t total_bytes(const v1::MemoryPlan& memory);
-/// Returns the CPU memory that a job needs: includes the copy of a checkpoint and prepared batches,
-/// but no resident dataset.
+/// Returns the CPU memory that a job needs for itself: includes the copy of a checkpoint and
+/// prepared batches, but no resident dataset, and no mapped file.
+int64_t own_bytes_on_cpu(const v1::MemoryPlan& memory);
+/// Returns the CPU memory that a job needs if no other job has mapped the same file.
 int64_t bytes_on_cpu(const v1::MemoryPlan& memory);
+/// Returns the GPU memory that a job needs: parameters that are mapped on the CPU are copied there.
+int64_t bytes_on_gpu(const v1::MemoryPlan& memory);
 
 v1::RunTimes to_proto(const RunTimes& times);
 

@@ -39,7 +39,8 @@ PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   }
 }
 
-/// Returns the memory that running jobs use on their devices, according to their plans.
+/// Returns the memory that running jobs use on their devices, according to their plans. Mapped
+/// files are left out, since the kernel does not count them as memory in use.
 std::vector<JobMemory> memory_of(const std::vector<Job>& jobs) {
   std::vector<JobMemory> job_memory;
   for (const Job& job : jobs) {
@@ -47,7 +48,7 @@ std::vector<JobMemory> memory_of(const std::vector<Job>& jobs) {
     const v1::MemoryPlan& memory = job.plan.memory();
     for (const std::string& device : job.devices) {
       job_memory.push_back(
-          {device, device == kCpuDevice ? bytes_on_cpu(memory) : total_bytes(memory)});
+          {device, device == kCpuDevice ? own_bytes_on_cpu(memory) : bytes_on_gpu(memory)});
     }
   }
   return job_memory;
@@ -372,7 +373,7 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   query.threads = job.spec.resources().threads();
   query.gpus = job.job.gpus;
   query.precision = plan.precision();
-  query.plan_bytes = total_bytes(plan.memory());
+  query.plan_bytes = bytes_on_gpu(plan.memory());
   query.bytes_on_cpu = bytes_on_cpu(plan.memory());
   query.key = key + "/" + std::to_string(query.threads) + "/" +
               std::to_string(static_cast<int>(job.job.wish)) + "/" +

@@ -18,7 +18,9 @@ std::string plan_key(const CheckedJob& job, const Recipe& recipe, DeviceTraits t
   const ShardingPlan sharding = sharding_of(recipe);
   std::string types;  // frozen parameters are stored as in the file of initial weights
   if (recipe.initial_weights.tensors != nullptr) {
-    for (const FileTensor& t : *recipe.initial_weights.tensors) types += t.name + t.dtype + "/";
+    for (const FileTensor& t : *recipe.initial_weights.tensors) {
+      types += t.name + t.dtype + std::to_string(t.offset) + "/";
+    }
   }
   return sha256_hex(types) + job.dataset.digest + digest_of(job.spec.model()) + digest_of(rest) +
          std::to_string(recipe.batch_size) + "/" + std::to_string(sharding.accumulate_steps) + "/" +

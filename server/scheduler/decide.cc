@@ -123,7 +123,7 @@ void SchedulingPass::gather() {
       // A job that the group can never hold must not displace jobs for which devices could be
       // reserved.
       if (!is_next() ||
-          !groups[group].could_fit_together(Room::count_of(job, kind), job.on(kind).bytes)) {
+          !groups[group].could_fit_together(Room::count_of(job, kind), job.bytes_alone(kind))) {
         continue;
       }
       if (best.size() == heads_max) best.pop_back();
@@ -219,7 +219,7 @@ Blocked SchedulingPass::why(const WaitingJob& job, const Pick& pick, const Room:
   if (pick.weighed) blocked.note = pick.weighed->message;
   if (!fleet().will_have_kind(pick.kind, job.asked)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet().could_fit_together(pick.kind, job.asked, job.on(pick.kind).bytes)) {
+  } else if (!fleet().could_fit_together(pick.kind, job.asked, job.bytes_alone(pick.kind))) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
     // Also reserves devices that are still being checked.

@@ -33,7 +33,8 @@ int64_t expected_end(int64_t end_us, int64_t start_us, int64_t now_us) {
 }
 
 bool has_room(const Fleet::Node& node, const Fleet::Ask& ask) {
-  return node.usable && !node.taken && node.slots > 0 && node.room_bytes >= ask.bytes &&
+  return node.usable && !node.taken && node.slots > 0 &&
+         node.room_bytes >= Fleet::bytes_beside(ask, node.jobs) &&
          (!ask.exclusive || node.jobs.empty()) &&
          (node.cores == 0 || threads_on(node, ask.threads) <= node.cores_free);
 }
@@ -180,13 +181,14 @@ void Fleet::refresh(Index i) {
   node.priority_min = std::numeric_limits<int32_t>::max();
   node.start_min_us = kUnlimited;
   node.stays.clear();
+  if (d.memory_bytes > 0) node.room_bytes -= mapped_bytes(node.jobs);
   for (const PlacedJob* job : node.jobs) {
     if (d.memory_bytes > 0) node.room_bytes -= job->bytes + d.overhead_bytes;
     node.cores_free -= threads_on(node, job->threads);
     node.taken |= job->exclusive;
     node.stays.push_back({upper_forecast(*job), job->start_time_us,
                           job->bytes + (d.memory_bytes > 0 ? d.overhead_bytes : 0),
-                          threads_on(node, job->threads), job->exclusive});
+                          threads_on(node, job->threads), job->exclusive, job});
     if (job->stopping || !job->running) continue;
     node.priority_min = std::min(node.priority_min, job->priority);
     node.start_min_us = std::min(node.start_min_us, job->start_time_us);
@@ -237,7 +239,25 @@ int64_t Fleet::most_room(DeviceKind kind) const {
 
 bool Fleet::fits(Index i, const Ask& ask) const { return has_room(node(i), ask); }
 
-bool Fleet::could_fit(Index i, const Ask& ask) const { return node(i).idle_bytes >= ask.bytes; }
+bool Fleet::could_fit(Index i, const Ask& ask) const {
+  return node(i).idle_bytes >= ask.bytes_alone();
+}
+
+int64_t Fleet::bytes_beside(const Ask& ask, std::span<const PlacedJob* const> jobs) {
+  const bool is_there =
+      ask.mapped.bytes == 0 ||
+      std::ranges::any_of(jobs, [&](const PlacedJob* job) { return job->mapped == ask.mapped; });
+  return is_there ? ask.bytes : ask.bytes_alone();
+}
+
+int64_t Fleet::mapped_bytes(std::span<const PlacedJob* const> jobs) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const Ask ask{.mapped = jobs[i]->mapped};
+    bytes += bytes_beside(ask, jobs.first(i));
+  }
+  return bytes;
+}
 
 int64_t Fleet::upper_forecast(const PlacedJob& job) {
   if (job.stopping) return 0;
@@ -263,17 +283,25 @@ int64_t Fleet::fit_time(Index i, const Ask& ask, int64_t now_us) const {
   }
   int64_t room_bytes = node.room_bytes;
   int32_t slots = node.slots, cores_free = node.cores_free;
+  // Returns the bytes of a mapped file that no stay from `first` on shares.
+  const auto unshared = [&](const MappedFileBrief& mapped, size_t first) -> int64_t {
+    if (mapped.bytes == 0) return 0;
+    const bool is_shared = std::ranges::any_of(
+        stays.subspan(first), [&](const Stay& other) { return other.job->mapped == mapped; });
+    return is_shared ? 0 : mapped.bytes;
+  };
   auto alone = std::ranges::count(stays, true, &Stay::exclusive);
   const int32_t threads = threads_on(node, ask.threads);
   for (size_t gone = 0; gone < stays.size(); ++gone) {
     const Stay& s = stays[gone];
     if (s.end_us == kUnlimited) break;
-    room_bytes += s.bytes;
+    room_bytes += s.bytes + unshared(s.job->mapped, gone + 1);
     cores_free += s.threads;
     alone -= s.exclusive;
     ++slots;
-    if (alone == 0 && slots > 0 && (room_bytes >= ask.bytes || device(i).memory_bytes == 0) &&
-        (!ask.exclusive || gone + 1 == stays.size()) &&
+    const bool has_bytes =
+        device(i).memory_bytes == 0 || room_bytes >= ask.bytes + unshared(ask.mapped, gone + 1);
+    if (alone == 0 && slots > 0 && has_bytes && (!ask.exclusive || gone + 1 == stays.size()) &&
         (node.cores == 0 || threads <= cores_free)) {
       return s.end_us;
     }

@@ -35,6 +35,7 @@ class Fleet {
     int64_t bytes = 0;  // including the overhead of its process
     int32_t threads = 0;
     bool exclusive = false;
+    const PlacedJob* job = nullptr;
   };
   /// The state of one device.
   struct Node {
@@ -125,6 +126,11 @@ class Fleet {
   /// Returns the largest room in bytes among the devices of this kind that accept one more job;
   /// negative if none does.
   int64_t most_room(DeviceKind kind) const;
+  /// Returns the bytes that one more job with this need takes on the device: a file that a job
+  /// there has mapped is there already.
+  static int64_t bytes_beside(const Ask& ask, std::span<const PlacedJob* const> jobs);
+  /// Returns the bytes of the files that the jobs have mapped, each counted once.
+  static int64_t mapped_bytes(std::span<const PlacedJob* const> jobs);
   /// Returns whether one more job with this need fits on the device now.
   bool fits(Index i, const Ask& ask) const;
   /// Returns whether a job with this need would fit in the device's memory if no other job were

@@ -58,7 +58,7 @@ class Future {
         if (job->stopping || job->end.known()) {
           end = std::max(now_us, job->stopping ? 0 : job->end.*field);
         }
-        add(i, {end, job->bytes, job->threads, job->exclusive});
+        add(i, {end, job->bytes, job->threads, job->exclusive, &job->mapped});
       }
       if (fleet.node(i).usable) list(i);
     }
@@ -100,7 +100,8 @@ class Future {
   void take(const WaitingJob& job, DeviceKind kind, const Start& start) {
     for (const Fleet::Index i : start.devices) {
       unlist(i);
-      add(i, {start.end_us, job.on(kind).bytes, job.asked.threads, job.asked.exclusive});
+      add(i, {start.end_us, job.on(kind).bytes, job.asked.threads, job.asked.exclusive,
+              mapped_by(job, kind)});
       list(i);
     }
   }
@@ -111,6 +112,7 @@ class Future {
     int64_t bytes;  // after add(), includes the overhead of its process
     int32_t threads;
     bool exclusive;
+    const MappedFileBrief* mapped;
   };
   struct Place {
     int64_t least_us = 0;     // before this time no further job fits
@@ -131,21 +133,44 @@ class Future {
     place.exclusive += static_cast<int>(stay.exclusive);
     place.stays.insert(std::ranges::upper_bound(place.stays, stay.end_us, {}, &Stay::end_us), stay);
   }
+  static const MappedFileBrief* mapped_by(const WaitingJob& job, DeviceKind kind) {
+    static const MappedFileBrief none;
+    return kind == DeviceKind::kCpu ? &job.asked.mapped : &none;
+  }
+  /// Returns the bytes of the files that the job and the stays have mapped, each counted once.
+  static int64_t mapped_bytes(const MappedFileBrief& mapped, std::span<const Stay> stays) {
+    int64_t bytes = mapped.bytes;
+    for (size_t i = 0; i < stays.size(); ++i) {
+      const MappedFileBrief& one = *stays[i].mapped;
+      if (one.bytes == 0 || one == mapped) continue;
+      const bool is_counted = std::ranges::any_of(
+          stays.first(i), [&](const Stay& before) { return *before.mapped == one; });
+      if (!is_counted) bytes += one.bytes;
+    }
+    return bytes;
+  }
   // Returns when the job fits on the device. Walks the stays in the order of their ends until
   // enough of them have ended.
   int64_t fit_time(Fleet::Index i, const WaitingJob& job, DeviceKind kind) const {
     const Fleet::Node& node = fleet_.node(i);
     const Device& d = fleet_.device(i);
     const Place& place = places_[static_cast<size_t>(i)];
+    const std::span<const Stay> stays = place.stays;
+    const MappedFileBrief& mapped = *mapped_by(job, kind);
+    const bool has_limit = d.memory_bytes > 0;
     // The amounts that must become free.
-    int64_t bytes = d.memory_bytes == 0 ? 0 : place.bytes + job.on(kind).bytes - node.idle_bytes;
+    int64_t bytes = !has_limit ? 0 : place.bytes + job.on(kind).bytes - node.idle_bytes;
     int64_t threads = place.threads + std::min(job.asked.threads, node.cores) - node.cores;
     int64_t slots = std::ssize(place.stays) + 1 - d.slots;
     if (job.asked.exclusive) slots = std::max(slots, std::ssize(place.stays));
     int alone = place.exclusive;
     int64_t time = now_us_;
-    for (const Stay& s : place.stays) {
-      if (bytes <= 0 && threads <= 0 && slots <= 0 && alone == 0) return time;
+    const auto has_bytes = [&](size_t gone) {
+      return !has_limit || bytes + mapped_bytes(mapped, stays.subspan(gone)) <= 0;
+    };
+    for (size_t gone = 0; gone < stays.size(); ++gone) {
+      const Stay& s = stays[gone];
+      if (threads <= 0 && slots <= 0 && alone == 0 && has_bytes(gone)) return time;
       if (s.end_us == kUnlimited) return kUnlimited;
       time = s.end_us;
       bytes -= s.bytes;
@@ -153,7 +178,7 @@ class Future {
       --slots;
       alone -= static_cast<int>(s.exclusive);
     }
-    return bytes <= 0 && threads <= 0 && slots <= 0 ? time : kUnlimited;
+    return threads <= 0 && slots <= 0 && has_bytes(stays.size()) ? time : kUnlimited;
   }
   void list(Fleet::Index i) {
     Place& place = places_[static_cast<size_t>(i)];

@@ -92,7 +92,7 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
 // jobs.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
-  const int64_t bytes = job.on(blocked.kind).bytes;
+  const int64_t bytes = job.bytes_alone(blocked.kind);
   const auto left = [](const Device* d) { return d->memory_bytes - d->others_bytes; };
   // Finds the group whose `count` best devices have the most memory left; returns the last of
   // these devices.
@@ -150,7 +150,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
-  const int64_t bytes = job.on(d.kind).bytes;
+  const int64_t bytes = Fleet::bytes_beside(Room::ask_of(job, d.kind), node.jobs);
   if (node.taken) return name + " is used exclusively" + by;
   if (job.asked.exclusive && !node.jobs.empty()) {
     return "it needs a device of its own (exclusive), and " + name + " is in use" + by;
@@ -372,7 +372,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
                               fleet.will_have_kind(DeviceKind::kGpu, job->asked));
   if (!fleet.will_have_kind(blocked.kind, job->asked)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->on(blocked.kind).bytes)) {
+  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->bytes_alone(blocked.kind))) {
     blocked.why = Blocked::Why::kTooLarge;
   }
   return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);

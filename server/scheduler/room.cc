@@ -45,7 +45,8 @@ void Room::give_back() {
 }
 
 Fleet::Ask Room::ask_of(const WaitingJob& job, DeviceKind kind) {
-  return {job.on(kind).bytes, job.asked.threads, job.asked.exclusive};
+  return {job.on(kind).bytes, job.asked.threads, job.asked.exclusive,
+          kind == DeviceKind::kCpu ? job.asked.mapped : MappedFileBrief()};
 }
 int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) { return job.asked.count_of(kind); }
 
@@ -99,7 +100,7 @@ bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& fo
   }
   if (std::ssize(found.devices) == count) return true;
   if (passed > 0) found.reservation = state.reservation;
-  if (passed == 0 && count == 1 && !ask.exclusive && ask.threads == 1) {
+  if (passed == 0 && count == 1 && !ask.exclusive && ask.threads == 1 && ask.mapped.bytes == 0) {
     state.none_from_bytes = ask.bytes;
   }
   found.devices.clear();
@@ -144,6 +145,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
   placed.priority = job.priority;
   placed.bytes = ask.bytes;
   placed.threads = ask.threads;
+  placed.mapped = ask.mapped;
   placed.exclusive = ask.exclusive;
   placed.start_time_us = placed.saved_time_us = now_us_;
   const Range& rest = job.on(kind).rest;
@@ -160,7 +162,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
     if (spare == r.devices.end() || end_us <= r.before_us) continue;
     TRAINYARD_CHECK(spare->holds(ask), "job " + job.uid + " takes resources reserved for job " +
                                            r.uid + " on " + fleet_.device(i).name);
-    spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
+    spare->bytes -= ask.bytes_alone() + fleet_.device(i).overhead_bytes;
     spare->cores -= std::min(ask.threads, spare->cores_all);
     --spare->slots;
   }
@@ -239,12 +241,18 @@ Spare Room::spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us
               d.slots - 1, node.cores - cores(ask.threads),
               node.cores,  ask.exclusive};
   if (d.memory_bytes > 0) spare.bytes -= d.overhead_bytes;
+  std::vector<const PlacedJob*> remaining;
   for (const PlacedJob* job : node.jobs) {
     if (std::ranges::find(leaving, job) != leaving.end()) continue;
     if (Fleet::upper_end(*job, now_us_) <= time_us) continue;
+    remaining.push_back(job);
     if (d.memory_bytes > 0) spare.bytes -= job->bytes + d.overhead_bytes;
     spare.cores -= cores(job->threads);
     --spare.slots;
+  }
+  if (d.memory_bytes > 0) {
+    spare.bytes -=
+        Fleet::mapped_bytes(remaining) + Fleet::bytes_beside({.mapped = ask.mapped}, remaining);
   }
   // `bytes` is the room for one more plan; that plan's process overhead is already subtracted.
   return spare;
@@ -296,7 +304,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
       others = groups_[group].reservation;
       continue;
     }
-    if (g.could_fit_together(count, ask.bytes)) open.push_back(group);
+    if (g.could_fit_together(count, ask.bytes_alone())) open.push_back(group);
   }
   if (open.empty()) return others;
 

@@ -11,10 +11,10 @@
 //            does not delay other jobs.
 // Room       Jobs share a device as long as three conditions hold. The device's memory, minus the
 //            memory used by other processes, holds the planned bytes of each job and the overhead
-//            of its process. On the CPU the jobs' threads are at most its cores; a job with more
-//            threads than cores has the CPU alone. The number of jobs is at most the slots. An
-//            exclusive job shares with no other job. Idle devices are used first, then those with
-//            the least room.
+//            of its process. A file that several jobs map on the CPU counts once. On the CPU the
+//            jobs' threads are at most its cores; a job with more threads than cores has the CPU
+//            alone. The number of jobs is at most the slots. An exclusive job shares with no other
+//            job. Idle devices are used first, then those with the least room.
 // Kind       A job that requests cpu or gpu gets that kind. Several GPUs are of one model and start
 //            together or not at all. An auto job gets the kind on which it is expected to end
 //            first. Its expected wait includes the running jobs, the job for which a GPU is
@@ -70,17 +70,19 @@ struct DeviceRequest {
   DeviceWish wish = DeviceWish::kAuto;
   int32_t gpus = 1;                            // above 1 only with kGpu
   std::optional<DeviceKind> kind_before = {};  // kind of the last attempt's devices
-  bool exclusive = false;  // true: its devices run no other job at the same time
-  int32_t threads = 1;     // threads on the CPU; not counted on a GPU
-  bool bf16 = false;       // a GPU must have bfloat16
+  bool exclusive = false;       // true: its devices run no other job at the same time
+  int32_t threads = 1;          // threads on the CPU; not counted on a GPU
+  bool bf16 = false;            // a GPU must have bfloat16
+  MappedFileBrief mapped = {};  // the file that the job maps if it runs on the CPU
   int32_t count_of(DeviceKind kind) const { return kind == DeviceKind::kGpu ? gpus : 1; }
   auto operator<=>(const DeviceRequest&) const = default;
 };
 
 /// The memory and time that a job needs on devices of one kind.
 struct Need {
-  int64_t bytes = 0;  // planned bytes per device, without the overhead of the process
-  Range rest;         // time from its next start to its end
+  // Planned bytes per device, without the overhead of the process and a mapped file.
+  int64_t bytes = 0;
+  Range rest;  // time from its next start to its end
 };
 
 struct WaitingJob {
@@ -97,6 +99,10 @@ struct WaitingJob {
   int64_t rest_max_us = kUnlimited;  // remaining run time by its time limit
   int64_t wait_since_us = 0;         // when it entered the queue or returned to it
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
+  /// Returns the planned bytes on a device where no other job has mapped the same file.
+  int64_t bytes_alone(DeviceKind kind) const {
+    return on(kind).bytes + (kind == DeviceKind::kCpu ? asked.mapped.bytes : 0);
+  }
   /// Returns the longest remaining run time by forecast or time limit; kUnlimited: unknown.
   int64_t upper_rest_us(DeviceKind kind) const {
     return on(kind).rest.known() ? on(kind).rest.high_us : rest_max_us;
@@ -109,8 +115,9 @@ struct PlacedJob {
   std::vector<std::string> devices;
   std::string name, owner = {};
   int32_t priority = 0;
-  int64_t bytes = 0;    // see Need::bytes
-  int32_t threads = 1;  // see DeviceRequest::threads
+  int64_t bytes = 0;            // see Need::bytes
+  int32_t threads = 1;          // see DeviceRequest::threads
+  MappedFileBrief mapped = {};  // only on the CPU
   bool exclusive = false;
   bool running = false;       // true: it trains; false: it starts, and its memory is not in use yet
   bool stopping = false;      // it was requested to stop: its devices become free within seconds
@@ -158,6 +165,8 @@ struct Ask {
   int64_t bytes = 0;
   int32_t threads = 1;
   bool exclusive = false;
+  MappedFileBrief mapped = {};  // needs no room next to a job that has mapped the same
+  int64_t bytes_alone() const { return bytes + mapped.bytes; }
 };
 /// The resources of a device that are left next to the reserved job, from the reservation's start
 /// on.
@@ -168,7 +177,7 @@ struct Spare {
   int32_t cores = 0, cores_all = 0;  // cores_all 0: cores are not counted
   bool taken = false;                // true: nothing is left, because the reserved job is exclusive
   bool holds(const Ask& ask) const {
-    return !taken && !ask.exclusive && bytes >= ask.bytes && slots > 0 &&
+    return !taken && !ask.exclusive && bytes >= ask.bytes_alone() && slots > 0 &&
            (cores_all == 0 || std::min(ask.threads, cores_all) <= cores);
   }
 };

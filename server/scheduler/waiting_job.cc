@@ -60,7 +60,8 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
                    kind_of(job.devices),
                    job.resources.exclusive(),
                    std::max(1, job.resources.threads()),
-                   job.bf16};
+                   job.bf16,
+                   job.mapped};
   waiting.name = job.id;
   waiting.cluster = job.resources.cluster();
   waiting.owner = job.owner;
@@ -90,6 +91,7 @@ std::optional<PlacedJob> placed_job(const JobBrief& job) {
   placed.owner = job.owner;
   placed.priority = job.priority;
   placed.bytes = on.bytes;
+  if (kind_of(job.devices) == DeviceKind::kCpu) placed.mapped = job.mapped;
   placed.threads = std::max(1, job.resources.threads());
   placed.exclusive = job.resources.exclusive();
   placed.running = job.state == JobState::kRunning;

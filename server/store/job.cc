@@ -61,7 +61,9 @@ void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t ch
                              m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
                              m.workspace_bytes();
   brief.on_cpu.bytes = allocation + m.host_bytes();
-  brief.on_gpu.bytes = allocation + m.dataset_bytes();  // only a GPU keeps the dataset resident
+  // Only a GPU keeps the dataset resident. It has a copy of mapped parameters, of twice their size.
+  brief.on_gpu.bytes = allocation + m.dataset_bytes() + 2 * m.mapped_bytes();
+  if (m.mapped_bytes() > 0) brief.mapped = {m.mapped_parts(), m.mapped_bytes()};
   const double total = static_cast<double>(plan.steps_total());
   const int64_t step = brief.state == JobState::kRunning ? progress.step() : checkpoint_step;
   const double left = total > 0 ? std::clamp(1 - static_cast<double>(step) / total, 0.0, 1.0) : 1;

@@ -77,9 +77,18 @@ struct Job {
 /// A job that runs on a cluster has a device name with this prefix, such as clusters/slurm.
 inline constexpr std::string_view kClusterPrefix = "clusters/";
 
+/// A file that a job maps on the CPU. Jobs that map the same parts of the same file share the
+/// memory.
+struct MappedFileBrief {
+  std::string parts;  // identifies the file and its parts; empty: none is mapped
+  int64_t bytes = 0;
+  auto operator<=>(const MappedFileBrief&) const = default;
+};
+
 /// The memory and time that a job is expected to need on a device of one kind (CPU or GPU).
 struct DeviceBrief {
-  int64_t bytes = 0;  // planned memory, without the overhead of the process
+  // Planned memory, without the overhead of the process and without JobBrief::mapped.
+  int64_t bytes = 0;
   // Remaining run time, counted from the next start, or from JobBrief::time_us while the job runs;
   // 0: unknown.
   double rest_low_s = 0, rest_s = 0, rest_high_s = 0;
@@ -103,6 +112,7 @@ struct JobBrief {
   int64_t running_since_us = 0;
   std::string id = {};
   DeviceBrief on_cpu = {}, on_gpu = {};
+  MappedFileBrief mapped = {};
   int64_t time_us = 0;  // the time of its newest event
   bool bf16 = false;    // its recipe's precision is bf16
 };

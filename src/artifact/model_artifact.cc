@@ -147,7 +147,8 @@ Result<LoadedModel> read_model(const std::filesystem::path& folder) {
   if (loaded.objective.interface.category_codes != loaded.info.preprocessing.category_codes) {
     return invalid("the preprocessing does not encode categories as the model expects");
   }
-  ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kModelWeightsFile));
+  ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kModelWeightsFile,
+                                                         SafetensorsFile::Halves::kAccepted));
   return loaded;
 }
 

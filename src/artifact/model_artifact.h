@@ -1,6 +1,7 @@
 // src/artifact/model_artifact.h: the folder of a trained model, written atomically.
 //
-//   model.safetensors   parameters and state, by name
+//   model.safetensors   parameters and state, by name; F32, and in an imported model also numbers
+//                       of 16 bits
 //   model.json          {format_version, producer, model, schema, preprocessing, metrics, steps,
 //                        parameter_count, precision}; if the job requested them, also
 //                        confusion_matrix ({"test": [[label][prediction]]}) and
@@ -33,8 +34,8 @@ struct ModelInfo {
   std::vector<MetricPoint> metrics;
   int64_t steps = 0;
   int64_t parameter_count = 0;
-  Precision precision =
-      Precision::kFp32;  // the precision that the model computes in; the stored weights are F32
+  // The precision that the model computes in, whatever the type of its stored weights.
+  Precision precision = Precision::kFp32;
   ConfusionMatrices confusion = {};
   // The evaluation whose weights were kept; `best_metric` is empty if the last weights were kept.
   std::string best_metric = {};
@@ -79,7 +80,7 @@ struct LoadedModel {
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
 
 /// Returns the weight of a parameter or state tensor. MODEL_FILE_INVALID if it is missing or has
-/// another type.
+/// another type. Its numbers may be stored in 16 bits (typed_bytes()).
 Result<const TensorView*> find_weight(const SafetensorsFile& weights, const TensorInfo& tensor);
 
 }  // namespace trainyard

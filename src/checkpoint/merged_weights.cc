@@ -6,6 +6,17 @@
 
 namespace trainyard {
 
+bool needs_alignment(const WeightsFile& file) {
+  for (size_t i = 0; i < file.tensors().size(); ++i) {
+    const FileTensor& t = file.tensors()[i];
+    if (half_storage(t.dtype) != Storage::kAsTyped && t.offset % kMappedAlignment != 0 &&
+        std::ssize(file.bytes(i)) % kMappedAlignment == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<MergedWeights> MergedWeights::merge(WeightsFile file) {
   MergedWeights merged(std::move(file));
   ASSIGN_OR_RETURN(WeightsLayout layout, lay_out_weights(merged.file_.tensors()));

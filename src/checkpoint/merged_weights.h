@@ -1,8 +1,11 @@
 // src/checkpoint/merged_weights.h: the tensors of several safetensors files as the bytes of one
 // file, which are generated while they are read. So an upload of such files needs no copy of them.
 //
-// The bytes depend on the tensors alone, not on how they are split: types with more bytes come
-// first, then names in their order.
+// The bytes depend on the tensors alone, not on how they are split. Tensors whose size is a
+// multiple of kMappedAlignment come first, then types with more bytes, then names in their order.
+// The data begins at a multiple of kMappedAlignment too, so that kernels can read nearly all
+// tensors where they are in the mapped file (src/planning/frozen_storage.h); the format has no room
+// for gaps.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +15,10 @@
 #include "src/checkpoint/weights_file.h"
 
 namespace trainyard {
+
+/// Returns whether a file must be rewritten as merged weights before its 16-bit tensors can be
+/// mapped: one that could be aligned is not.
+bool needs_alignment(const WeightsFile& file);
 
 class MergedWeights {
  public:

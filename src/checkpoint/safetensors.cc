@@ -13,17 +13,17 @@
 namespace trainyard {
 namespace {
 
-using TypedName = std::pair<std::string, TensorType>;
-
 std::string_view dtype_of(const TensorView& t) {
   return t.storage == Storage::kBf16  ? "BF16"
          : t.storage == Storage::kF16 ? "F16"
                                       : name_of(t.type.dtype);
 }
 
-/// Returns everything before the tensor data: the header's length and the padded JSON.
+/// Returns everything before the tensor data: the header's length and the JSON, which is padded to
+/// the alignment of the data.
 Result<std::string> build_prefix(std::span<const TensorView> tensors,
-                                 const SafetensorsMetadata& metadata) {
+                                 const SafetensorsMetadata& metadata,
+                                 int64_t alignment = kSafetensorsAlignment) {
   // The JSON is built as text, since nlohmann's objects either sort names or search them linearly.
   std::string json = "{";
   std::vector<std::string_view> names;
@@ -47,9 +47,7 @@ Result<std::string> build_prefix(std::span<const TensorView> tensors,
   std::sort(names.begin(), names.end());
   TRAINYARD_CHECK(std::adjacent_find(names.begin(), names.end()) == names.end(),
                   "two tensors have the same name");
-  json.append(
-      (kSafetensorsLengthBytes - json.size() % kSafetensorsLengthBytes) % kSafetensorsLengthBytes,
-      ' ');
+  pad_safetensors_header(json, alignment);
   if (json.size() > kSafetensorsHeaderBytesMax) {
     return safetensors_error("header_too_large", "",
                              "the header would have " + std::to_string(json.size()) +
@@ -85,15 +83,14 @@ Result<std::string> write_safetensors_in_place(Files& files, const std::filesyst
   return digest.get();
 }
 
-Result<SafetensorsLayout> lay_out_safetensors(std::span<const TypedName> tensors) {
+Result<SafetensorsLayout> lay_out_safetensors(std::span<const TensorView> tensors,
+                                              int64_t alignment) {
   SafetensorsLayout layout;
-  std::vector<TensorView> views;
-  for (const auto& [name, type] : tensors) views.push_back({name, type, {}});
-  ASSIGN_OR_RETURN(layout.prefix, build_prefix(views, {}));
+  ASSIGN_OR_RETURN(layout.prefix, build_prefix(tensors, {}, alignment));
   layout.bytes = std::ssize(layout.prefix);
-  for (const auto& [name, type] : tensors) {
+  for (const TensorView& t : tensors) {
     layout.offsets.push_back(layout.bytes);
-    layout.bytes += type.bytes();
+    layout.bytes += t.stored_bytes();
   }
   return layout;
 }

@@ -24,12 +24,15 @@ namespace trainyard {
 
 inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{16} << 20;
 
+/// The data of files that are written begins at a multiple of this many bytes.
+inline constexpr int64_t kSafetensorsAlignment = 8;
+
 struct TensorView {
   std::string name;
   TensorType type;
   std::span<const std::byte> bytes;  // row-major, stored_bytes() long
-  // Not kAsTyped: `type` is F32 and the bytes are numbers of 16 bits. Only checkpoints have such
-  // tensors: parameters that are not trained (recipe.frozen_storage).
+  // Not kAsTyped: `type` is F32 and the bytes are numbers of 16 bits. Only checkpoints and imported
+  // models have such tensors: parameters that are not trained (recipe.frozen_storage).
   Storage storage = Storage::kAsTyped;
 
   int64_t stored_bytes() const {
@@ -54,14 +57,15 @@ Result<std::string> write_safetensors_in_place(Files& files, const std::filesyst
                                                const SafetensorsMetadata& metadata);
 
 /// The layout of a file whose tensors are written later, in any order. `prefix` is everything
-/// before the tensor data. Errors as of write_safetensors().
+/// before the tensor data, which starts at a multiple of `alignment` bytes. Only the types and
+/// names of `tensors` are used. Errors as of write_safetensors().
 struct SafetensorsLayout {
   std::string prefix;
   std::vector<int64_t> offsets;  // position of each tensor's bytes in the file
   int64_t bytes = 0;             // size of the file
 };
-Result<SafetensorsLayout> lay_out_safetensors(
-    std::span<const std::pair<std::string, TensorType>> tensors);
+Result<SafetensorsLayout> lay_out_safetensors(std::span<const TensorView> tensors,
+                                              int64_t alignment = kSafetensorsAlignment);
 
 /// A mapped file. open() and parse() check the whole header: no duplicate keys, ranges that cover
 /// the data exactly, sizes that match. Error: MODEL_FILE_INVALID with the broken `rule` (and
@@ -69,7 +73,8 @@ Result<SafetensorsLayout> lay_out_safetensors(
 /// depends on the file.
 class SafetensorsFile {
  public:
-  /// Tensors of 16-bit numbers are refused, except with `Halves::kAccepted`, for checkpoints.
+  /// Tensors of 16-bit numbers are refused, except with `Halves::kAccepted`, for checkpoints and
+  /// models.
   enum class Halves : uint8_t { kRefused, kAccepted };
   static Result<SafetensorsFile> open(const std::filesystem::path& path,
                                       Halves halves = Halves::kRefused);

@@ -304,6 +304,11 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64
   return std::move(handler.header);
 }
 
+void pad_safetensors_header(std::string& json, int64_t alignment) {
+  const auto beyond = static_cast<int64_t>(kSafetensorsLengthBytes + json.size()) % alignment;
+  if (beyond > 0) json.append(static_cast<size_t>(alignment - beyond), ' ');
+}
+
 Result<SafetensorsParts> split_safetensors(std::span<const std::byte> file) {
   if (file.size() < kSafetensorsLengthBytes) {
     return safetensors_error("header_too_small", "",

@@ -41,6 +41,10 @@ size_t safetensors_dtype_bytes(std::string_view dtype);
 /// Parses the header's JSON. Checks that the entries cover [0, data_bytes) exactly.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view json, uint64_t data_bytes);
 
+/// Appends spaces to the header's JSON, so that the data after it begins at a multiple of
+/// `alignment` bytes.
+void pad_safetensors_header(std::string& json, int64_t alignment);
+
 /// A whole file, split into its parsed header and the data that the header's ranges refer to.
 struct SafetensorsParts {
   SafetensorsHeader header;

@@ -27,6 +27,10 @@ std::vector<float> widen(std::span<const std::byte> bytes, float (*one)(T)) {
 
 }  // namespace
 
+Storage half_storage(std::string_view dtype) {
+  return dtype == "BF16" ? Storage::kBf16 : dtype == "F16" ? Storage::kF16 : Storage::kAsTyped;
+}
+
 bool converts_to_f32(std::string_view dtype) {
   return dtype == "F32" || dtype == "F64" || dtype == "F16" || dtype == "BF16";
 }
@@ -42,8 +46,11 @@ std::vector<float> to_f32(std::string_view dtype, std::span<const std::byte> byt
 Result<WeightsFile> WeightsFile::parse(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(SafetensorsParts parts, split_safetensors(bytes));
   WeightsFile file;
+  file.file_bytes_ = bytes;
+  const int64_t data = parts.data.data() - bytes.data();
   for (SafetensorsEntry& e : parts.header.entries) {
-    file.tensors_.push_back({std::move(e.name), std::move(e.dtype), std::move(e.shape)});
+    file.tensors_.push_back({std::move(e.name), std::move(e.dtype), std::move(e.shape),
+                             data + static_cast<int64_t>(e.begin)});
     file.bytes_.push_back(parts.data.subspan(e.begin, e.end - e.begin));
   }
   return file;
@@ -86,6 +93,7 @@ Result<WeightsFile> WeightsFile::open_index(const std::filesystem::path& path) {
     for (size_t t = 0; t < shard->tensors_.size(); ++t) {
       names.push_back(shard->tensors_[t].name);
       all.tensors_.push_back(std::move(shard->tensors_[t]));
+      all.tensors_.back().offset = FileTensor::kNoOffset;
       all.bytes_.push_back(shard->bytes_[t]);
       shards.push_back(i);
     }

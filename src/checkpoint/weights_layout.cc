@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
+#include <tuple>
 
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/safetensors_header.h"
@@ -17,11 +19,12 @@ Result<WeightsLayout> lay_out_weights(const std::vector<FileTensor>& tensors) {
   WeightsLayout layout;
   layout.order.resize(tensors.size());
   std::iota(layout.order.begin(), layout.order.end(), size_t{0});
-  std::ranges::sort(layout.order, [&](size_t a, size_t b) {
-    const size_t of_a = safetensors_dtype_bytes(tensors[a].dtype);
-    const size_t of_b = safetensors_dtype_bytes(tensors[b].dtype);
-    return of_a != of_b ? of_a > of_b : tensors[a].name < tensors[b].name;
-  });
+  const auto place = [&](size_t i) {
+    const bool keeps_alignment = stored_bytes(tensors[i]) % kMappedAlignment == 0;
+    const auto element_bytes = static_cast<int64_t>(safetensors_dtype_bytes(tensors[i].dtype));
+    return std::tuple(!keeps_alignment, -element_bytes, std::string_view(tensors[i].name));
+  };
+  std::ranges::sort(layout.order, {}, place);
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   layout.offsets.resize(tensors.size());
   int64_t end = 0;
@@ -33,7 +36,7 @@ Result<WeightsLayout> lay_out_weights(const std::vector<FileTensor>& tensors) {
                                {"data_offsets", {layout.offsets[i], end}}};
   }
   std::string json = header.dump();
-  json.append((8 - json.size() % 8) % 8, ' ');
+  pad_safetensors_header(json, kMappedAlignment);
   if (json.size() > kSafetensorsHeaderBytesMax) {
     return safetensors_error("header_too_large", "",
                              "the header of all tensors together has " +

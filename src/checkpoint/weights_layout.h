@@ -11,8 +11,10 @@
 
 namespace trainyard {
 
-/// The layout depends on the tensors alone, not on their order in the list: types with more bytes
-/// come first, so that each tensor is aligned, then names in their order.
+/// The layout depends on the tensors alone, not on their order in the list. Tensors whose size is a
+/// multiple of kMappedAlignment come first, then types with more bytes, then names in their order.
+/// The data begins at such a multiple too, so that kernels can read nearly all tensors where they
+/// are in the mapped file (src/planning/frozen_storage.h); the format has no room for gaps.
 struct WeightsLayout {
   std::string prefix;            // the length of the header and the header
   std::vector<size_t> order;     // indices of the tensors in the order of the file

@@ -33,9 +33,7 @@ Result<std::string> write_streamed(Files& files, const std::filesystem::path& pa
   }
   const std::vector<TensorView> arrays =
       arrays_of(data.schema, data.train.view(), data.test.view());
-  std::vector<std::pair<std::string, TensorType>> types;
-  for (const TensorView& t : arrays) types.emplace_back(t.name, t.type);
-  ASSIGN_OR_RETURN(const SafetensorsLayout layout, lay_out_safetensors(types));
+  ASSIGN_OR_RETURN(const SafetensorsLayout layout, lay_out_safetensors(arrays));
   int64_t train_offset = 0;
   int64_t test_offset = 0;
   for (size_t i = 0; i < arrays.size(); ++i) {

@@ -91,6 +91,9 @@ struct TensorInfo {
   std::optional<Shape> shard_of = {};
   Spread spread = Spread::kOwn;
   int64_t shard_axis = 0;  // 1: the shard of a matrix is a range of its columns, with all rows
+  // Of a parameter that is read from the mapped file of initial weights: where it begins in it.
+  static constexpr int64_t kNotMapped = -1;
+  int64_t mapped_at = kNotMapped;
 
   TensorType whole_type() const { return {shard_of.value_or(type.shape), type.dtype}; }
   /// Gives the tensor the sharding of `other`, which has the same shape.
@@ -101,6 +104,7 @@ struct TensorInfo {
   }
   bool is_bf16() const { return storage == Storage::kBf16; }
   bool is_f16() const { return storage == Storage::kF16; }
+  bool is_mapped() const { return mapped_at != kNotMapped; }
   bool is_half() const { return storage != Storage::kAsTyped; }  // stored in two bytes per element
   int64_t stored_bytes() const { return is_half() ? type.bytes() / 2 : type.bytes(); }
 };
@@ -150,6 +154,10 @@ class Graph {
   }
   void set_storage(TensorId id, Storage storage) {
     tensors_.at(static_cast<size_t>(id)).storage = storage;
+  }
+  /// Makes a parameter one that is read from a mapped file, where it begins at `offset`.
+  void set_mapped(TensorId id, int64_t offset) {
+    tensors_.at(static_cast<size_t>(id)).mapped_at = offset;
   }
   /// Changes a tensor's role: add_node makes outputs activations, and differentiate() marks the
   /// gradients among them.

@@ -1,17 +1,19 @@
 #include "src/inference/inference.h"
 
 #include "src/artifact/model_artifact.h"
+#include "src/checkpoint/typed_bytes.h"
 
 namespace trainyard {
 
 Status write_weights(const SafetensorsFile& weights, Executor& executor) {
   const Graph& graph = executor.program().graph;
+  std::vector<std::byte> widened;
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const TensorInfo& t = graph.tensors()[i];
     if (t.role != Role::kParameter && t.role != Role::kState) continue;
     const Result<const TensorView*> view = find_weight(weights, t);
     if (!view.ok()) return view.error();
-    executor.write(static_cast<TensorId>(i), (*view)->bytes);
+    executor.write(static_cast<TensorId>(i), typed_bytes(**view, widened));
   }
   return {};
 }

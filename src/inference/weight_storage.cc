@@ -30,6 +30,7 @@ bool are_all(std::span<const float> values) {
 }
 
 Storage storage_without_loss(const TensorView& t) {
+  if (t.storage != Storage::kAsTyped) return t.storage;
   const std::span<const float> values = floats_of(t);
   return are_all<math::Bf16>(values)  ? Storage::kBf16
          : are_all<math::F16>(values) ? Storage::kF16

@@ -6,6 +6,7 @@
 
 #include "src/artifact/model_artifact.h"
 #include "src/base/text.h"
+#include "src/checkpoint/typed_bytes.h"
 #include "src/graph/op.h"
 #include "src/models/model_spec.h"
 #include "src/onnx/interface.h"
@@ -67,7 +68,9 @@ std::vector<std::string> value_names(const Model& model, const std::string& inpu
   return names;
 }
 
-Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFile& weights) {
+/// `widened` receives the numbers of weights that are stored in 16 bits.
+Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFile& weights,
+                     std::vector<std::vector<std::byte>>& widened) {
   std::vector<bool> read(graph.tensors().size());
   for (const Node& node : graph.nodes()) {
     for (const TensorId id : node.inputs) {
@@ -78,7 +81,7 @@ Status write_weights(GraphWriter& onnx, const Graph& graph, const SafetensorsFil
     const TensorInfo& t = graph.tensors()[i];
     if (!read[i] || (t.role != Role::kParameter && t.role != Role::kState)) continue;
     ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
-    onnx.add_initializer(t.name, t.type, view->bytes);
+    onnx.add_initializer(t.name, t.type, typed_bytes(*view, widened.emplace_back()));
   }
   return {};
 }
@@ -94,7 +97,9 @@ Status check_columns(const GraphWriter& onnx, const DatasetSchema& schema) {
   return {};
 }
 
-Result<ProtobufMessage> graph_message(const LoadedModel& loaded, bool raw_rows) {
+/// The message refers to the bytes of `loaded` and `widened`.
+Result<ProtobufMessage> graph_message(const LoadedModel& loaded, bool raw_rows,
+                                      std::vector<std::vector<std::byte>>& widened) {
   const ModelInfo& info = loaded.info;
   ASSIGN_OR_RETURN(const Model model, build_inference(info, kOneBatch));
   ASSIGN_OR_RETURN(const Model other, build_inference(info, kOtherBatch));
@@ -110,7 +115,7 @@ Result<ProtobufMessage> graph_message(const LoadedModel& loaded, bool raw_rows) 
     input = write_inputs(onnx, info.schema, info.preprocessing);
   }
   const std::vector<std::string> names = value_names(model, input.value);
-  if (Status s = write_weights(onnx, model.graph, loaded.weights); !s.ok()) {
+  if (Status s = write_weights(onnx, model.graph, loaded.weights, widened); !s.ok()) {
     return std::move(s).error();
   }
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -183,7 +188,8 @@ Result<int64_t> export_model(Files& files, const fs::path& model_folder, const f
   if (Status s = check_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const LoadedModel loaded, read_model(model_folder));
   const ModelInfo& info = loaded.info;
-  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded, options.raw_rows));
+  std::vector<std::vector<std::byte>> widened;
+  ASSIGN_OR_RETURN(ProtobufMessage graph, graph_message(loaded, options.raw_rows, widened));
   const ProtobufMessage model = model_message(
       std::move(graph),
       interface_metadata(loaded.objective, info.schema, info.preprocessing, options.raw_rows),

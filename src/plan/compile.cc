@@ -12,7 +12,8 @@
 namespace trainyard {
 namespace {
 
-/// Places parameters, state, optimizer state, accumulators, copies and caches one after another.
+/// Places parameters, state, optimizer state, accumulators, copies and caches one after another,
+/// except for mapped parameters, which stay where they are in their file.
 /// Tensors of an earlier program of the job keep their place, and new ones follow.
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
@@ -22,6 +23,11 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
     for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
       if (t.role != role) continue;
+      if (t.is_mapped()) {
+        program.placements[i] = {Segment::kMapped, t.mapped_at, t.stored_bytes()};
+        memory.mapped_bytes += t.stored_bytes();
+        continue;
+      }
       Placement place{Segment::kPersistent, end, round_up(t.stored_bytes(), program.alignment)};
       if (earlier != nullptr && earlier->by_name.contains(t.name)) {
         place.offset_bytes = earlier->by_name.at(t.name).offset_bytes;
@@ -103,13 +109,15 @@ void place_transient(Program& program, const std::stop_token& stop) {
   account_transient(program, buffers);
 }
 
-/// Stores parameters as an earlier program of the job does.
+/// Stores parameters as an earlier program of the job does, and where it does if they are mapped.
 void store_like(Graph& graph, const PersistentLayout& earlier) {
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     const TensorInfo& t = graph.tensor(id);
     if (t.role != Role::kParameter) continue;
     const auto known = earlier.by_name.find(t.name);
-    if (known != earlier.by_name.end()) graph.set_storage(id, known->second.storage);
+    if (known == earlier.by_name.end()) continue;
+    graph.set_storage(id, known->second.storage);
+    if (known->second.segment == Segment::kMapped) graph.set_mapped(id, known->second.offset_bytes);
   }
 }
 
@@ -159,7 +167,7 @@ Program compile(Graph graph, const CompileOptions& options) {
 PersistentLayout persistent_layout(const Program& program) {
   PersistentLayout layout;
   for (size_t i = 0; i < program.placements.size(); ++i) {
-    if (program.placements[i].segment == Segment::kPersistent) {
+    if (program.placements[i].segment != Segment::kTransient) {
       const TensorInfo& t = program.graph.tensors()[i];
       layout.by_name[t.name] = program.placements[i];
       layout.by_name[t.name].storage = t.storage;

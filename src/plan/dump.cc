@@ -8,7 +8,10 @@ namespace trainyard {
 namespace {
 
 std::string place_text(const Placement& p) {
-  return (p.segment == Segment::kPersistent ? "p+" : "t+") + std::to_string(p.offset_bytes);
+  const char* segment = p.segment == Segment::kMapped       ? "file+"
+                        : p.segment == Segment::kPersistent ? "p+"
+                                                            : "t+";
+  return segment + std::to_string(p.offset_bytes);
 }
 
 std::string padded(std::string text, size_t width) {
@@ -50,16 +53,17 @@ std::string Program::dump_program() const {
 }
 
 std::string Program::dump_memory() const {
-  std::string text = "persistent " + std::to_string(persistent_bytes) + " transient " +
-                     std::to_string(transient_bytes) + "\nparameters " +
-                     std::to_string(memory.parameter_bytes) + " state " +
-                     std::to_string(memory.state_bytes) + " optimizer " +
-                     std::to_string(memory.optimizer_bytes) + " gradients " +
-                     std::to_string(memory.gradient_bytes) + " activations " +
-                     std::to_string(memory.activation_bytes) + " inputs " +
-                     std::to_string(memory.input_bytes) + "\n";
+  std::string text =
+      "persistent " + std::to_string(persistent_bytes) + " transient " +
+      std::to_string(transient_bytes) + "\nparameters " + std::to_string(memory.parameter_bytes) +
+      " state " + std::to_string(memory.state_bytes) + " optimizer " +
+      std::to_string(memory.optimizer_bytes) + " gradients " +
+      std::to_string(memory.gradient_bytes) + " activations " +
+      std::to_string(memory.activation_bytes) + " inputs " + std::to_string(memory.input_bytes);
+  if (memory.mapped_bytes > 0) text += " mapped " + std::to_string(memory.mapped_bytes);
+  text += "\n";
   for (size_t i = 0; i < placements.size(); ++i) {
-    if (placements[i].segment != Segment::kPersistent) continue;
+    if (placements[i].segment == Segment::kTransient) continue;
     text += padded(place_text(placements[i]), 12) + right(placements[i].size_bytes, 10) +
             "  always     " + graph.tensors()[i].name + "\n";
   }

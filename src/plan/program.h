@@ -20,17 +20,19 @@ namespace trainyard {
 
 /// The memory segment of a tensor. The persistent segment has parameters and their copies, state,
 /// optimizer state and gradient sums, and all programs of a job (train, evaluate) share it. The
-/// transient segment is laid out per program.
-enum class Segment : uint8_t { kPersistent, kTransient };
+/// transient segment is laid out per program. The mapped segment is the file of initial weights,
+/// outside of the arena: no program writes to it.
+enum class Segment : uint8_t { kPersistent, kTransient, kMapped };
 
 struct Placement {
   Segment segment = Segment::kTransient;
   int64_t offset_bytes = 0;
-  int64_t size_bytes = 0;               // padded to the program's alignment
+  int64_t size_bytes = 0;               // padded to the program's alignment, unless mapped
   Storage storage = Storage::kAsTyped;  // of the tensor; only in a PersistentLayout
 };
 
-/// Bytes by purpose, each padded to the program's alignment. Their sum is the size of the arena.
+/// Bytes by purpose, each padded to the program's alignment. Their sum is the size of the arena,
+/// to which mapped parameters do not belong.
 /// Inputs, gradients of parameters and activations share the transient segment: their numbers are
 /// those of the step at which most memory is live. Memory lost to gaps counts as activations.
 struct MemoryBreakdown {
@@ -42,6 +44,7 @@ struct MemoryBreakdown {
   int64_t activation_bytes = 0;
   int64_t input_bytes = 0;
   int64_t workspace_bytes = 0;  // set when a backend has prepared the kernels
+  int64_t mapped_bytes = 0;     // parameters in the mapped file, without padding
   int64_t total() const {
     return parameter_bytes + state_bytes + optimizer_bytes + gradient_bytes + activation_bytes +
            input_bytes + workspace_bytes;

@@ -45,13 +45,17 @@ void check_bounds(const Program& program) {
   for (size_t i = 0; i < program.placements.size(); ++i) {
     const Placement& p = program.placements[i];
     const TensorInfo& t = program.graph.tensors()[i];
+    const bool mapped = p.segment == Segment::kMapped;
+    TRAINYARD_CHECK(mapped == t.is_mapped() && (!mapped || t.role == Role::kParameter),
+                    t.name + " is mapped, but not a parameter of the file");
     const bool persistent = p.segment == Segment::kPersistent;
-    TRAINYARD_CHECK(persistent == is_persistent(t.role), t.name + " is in the wrong segment");
+    TRAINYARD_CHECK(persistent == (!mapped && is_persistent(t.role)),
+                    t.name + " is in the wrong segment");
     TRAINYARD_CHECK(p.offset_bytes >= 0 && p.offset_bytes % program.alignment == 0,
                     t.name + " is not aligned");
     TRAINYARD_CHECK(p.size_bytes >= t.stored_bytes(), t.name + " has too little memory");
-    TRAINYARD_CHECK(p.offset_bytes + p.size_bytes <=
-                        (persistent ? program.persistent_bytes : program.transient_bytes),
+    TRAINYARD_CHECK(mapped || p.offset_bytes + p.size_bytes <=
+                                  (persistent ? program.persistent_bytes : program.transient_bytes),
                     t.name + " ends after its segment");
   }
 }
@@ -81,7 +85,11 @@ void check_order(const Program& program) {
     }
     for (const int64_t i : updates) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
-      if (id != kNoTensor) updated[static_cast<size_t>(id)] = k;
+      if (id == kNoTensor) continue;
+      TRAINYARD_CHECK(
+          !program.graph.tensor(id).is_mapped(),
+          node.name + " updates " + program.graph.tensor(id).name + ", which is mapped");
+      updated[static_cast<size_t>(id)] = k;
     }
   }
   TRAINYARD_CHECK(std::all_of(ran.begin(), ran.end(), [](bool b) { return b; }),
@@ -97,14 +105,15 @@ void check_memory(const Program& program) {
   const auto owners = [&](TensorId id) -> Owners& {
     return place(id).segment == Segment::kPersistent ? persistent : transient;
   };
+  const auto is_mapped = [&](TensorId id) { return place(id).segment == Segment::kMapped; };
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
-    if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
+    if (graph.tensor(id).producer == kNoNode && !is_mapped(id)) owners(id).take(place(id), id);
   }
   // Indexed by tensor: the tensor of which it is a view, or itself.
   std::vector<TensorId> first_name(graph.tensors().size());
   std::iota(first_name.begin(), first_name.end(), 0);
   const auto owns = [&](TensorId id) {
-    return owners(id).owns(place(id), first_name[static_cast<size_t>(id)]);
+    return is_mapped(id) || owners(id).owns(place(id), first_name[static_cast<size_t>(id)]);
   };
   for (const NodeId k : program.order) {
     const Node& node = graph.node(k);

@@ -518,10 +518,11 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;
-  const int64_t weights = run.memory.parameter_bytes + run.memory.state_bytes +
-                          run.head_saved_bytes + run.mlp_saved_bytes + run.parameter_saved_bytes;
+  const int64_t weights = run.memory.parameter_bytes + run.memory.mapped_bytes +
+                          run.memory.state_bytes + run.head_saved_bytes + run.mlp_saved_bytes +
+                          run.parameter_saved_bytes;
   plan.size_bytes = weights + run.memory.optimizer_bytes + state_saved_bytes +
-                    (recipe.keep_best.metric.empty() ? 0 : weights);
+                    (recipe.keep_best.metric.empty() ? 0 : weights - run.memory.mapped_bytes);
   if (recipe.checkpoint_every_steps > 0) {
     plan.lost_steps_max = std::min(recipe.checkpoint_every_steps, run.steps_total);
   } else {
@@ -585,8 +586,10 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.pairs = plan_pairs(programs, shape.micro_batches);
   plan.checkpoints = plan_checkpoints(plan, recipe, plan.shard_saved_bytes);
   const int64_t batch_bytes = train.memory.input_bytes * shape.micro_batches * shape.ranks;
-  plan.host_bytes =
-      plan.checkpoints.size_bytes + (Loader::Options().prefetch_batches + 1) * batch_bytes;
+  // A checkpoint is written from a copy, except for mapped parameters, which are read in place.
+  plan.host_bytes = plan.checkpoints.size_bytes - plan.memory.mapped_bytes +
+                    (Loader::Options().prefetch_batches + 1) * batch_bytes;
+  plan.mapped_parts = mapped_parts(train, recipe.initial_weights.source);
   return plan;
 }
 

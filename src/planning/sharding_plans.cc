@@ -278,7 +278,8 @@ class ShardingSearch {
 }  // namespace
 
 int64_t device_bytes(const DeviceTraits& traits, const RunPlan& plan) {
-  return plan.memory.total() + (traits.processor == Processor::kCpu ? plan.host_bytes : 0);
+  return plan.memory.total() + plan.memory.mapped_bytes +
+         (traits.processor == Processor::kCpu ? plan.host_bytes : 0);
 }
 
 int64_t lasting_bytes(const MemoryBreakdown& memory) {

@@ -207,6 +207,13 @@ Status check_enough(const InitialWeights& spec, const InitialWeightsReport& repo
 
 }  // namespace
 
+Storage storage_in_file(const TakenWeight& weight, std::span<const FileTensor> file) {
+  const std::vector<size_t>& from = weight.source.tensors;
+  const std::string& first = file[from.front()].dtype;
+  const bool alike = std::ranges::all_of(from, [&](size_t i) { return file[i].dtype == first; });
+  return alike ? half_storage(first) : Storage::kAsTyped;
+}
+
 Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
                                   std::span<const TensorInfo> model) {
   std::vector<std::string> names;

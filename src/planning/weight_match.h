@@ -28,6 +28,10 @@ struct WeightMatch {
   std::vector<TakenWeight> taken;
 };
 
+/// Returns the 16-bit type of all of the file's tensors from which a weight begins; kAsTyped if
+/// there is no such type.
+Storage storage_in_file(const TakenWeight& weight, std::span<const FileTensor> file);
+
 /// Matches `source` to `model`, the parameters and state of the network. Refuses a different shape
 /// or type unless the recipe skips such tensors, a pattern or prefix that matches nothing, two
 /// tensors that would get the same name, a source without any match, and, unless the recipe asks

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/artifact/model_artifact.h"
+#include "src/checkpoint/typed_bytes.h"
 #include "src/data/text/tokenizer.h"
 #include "src/data/tokenizers/pretrained_tokenizer.h"
 #include "src/models/families/config_writer.h"
@@ -80,7 +81,7 @@ std::vector<std::byte> transposed(const TensorView& matrix) {
 
 /// The model's tensors by the library's names.
 struct NamedTensors {
-  std::vector<std::vector<std::byte>> storage;  // owns the bytes of transposed tensors
+  std::vector<std::vector<std::byte>> storage;  // owns the bytes of widened and transposed tensors
   std::vector<TensorView> tensors;
 };
 
@@ -88,10 +89,9 @@ NamedTensors rename_tensors(const LoadedModel& model, const NamingScheme& scheme
   NamedTensors out;
   for (const TensorView& t : model.weights.tensors()) {
     const auto found = library_names(scheme, t.name);
-    TensorView view = t;
-    view.name = found->names.front();
+    TensorView view{found->names.front(), t.type, typed_bytes(t, out.storage.emplace_back())};
     if (found->arrangement == Arrangement::kTransposed) {
-      out.storage.push_back(transposed(t));
+      out.storage.push_back(transposed(view));
       view.type.shape = Shape{t.type.shape[1], t.type.shape[0]};
       view.bytes = out.storage.back();
     }

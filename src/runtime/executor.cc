@@ -93,8 +93,9 @@ void check_alignment(const Backend& backend, const std::byte* pointer, const std
 }  // namespace
 
 Arena::Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
-             int64_t workspace_bytes)
+             int64_t workspace_bytes, std::span<const std::byte> mapped)
     : backend_(backend),
+      mapped_(mapped),
       persistent_bytes_(round_up(persistent_bytes, backend.alignment())),
       transient_bytes_(round_up(transient_bytes, backend.alignment())),
       workspace_bytes_(round_up(workspace_bytes, backend.alignment())),
@@ -149,12 +150,15 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
                       program.transient_bytes <= arena.workspace() - arena.transient() &&
                       program.memory.workspace_bytes <= arena.workspace_bytes(),
                   "the program does not fit into the arena");
+  TRAINYARD_CHECK(arena.mapped().empty() || prepared_.backend_.computes_in_host_memory(),
+                  "a device does not read the host's files");
   const auto use = [&](const std::byte* begin, int64_t bytes) {
     used_bytes_ = std::max(used_bytes_, begin + bytes - arena.persistent());
   };
   const auto bind = [&](TensorId id) -> std::byte* {
     if (id == kNoTensor) return nullptr;
-    use(address(id), program.placements[static_cast<size_t>(id)].size_bytes);
+    const Placement& place = program.placements[static_cast<size_t>(id)];
+    if (place.segment != Segment::kMapped) use(address(id), place.size_bytes);
     check_alignment(prepared_.backend_, address(id), program.graph.tensor(id).name);
     return address(id);
   };
@@ -188,6 +192,12 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
 
 std::byte* Executor::address(TensorId id) const {
   const Placement& place = prepared_.program_.placements.at(static_cast<size_t>(id));
+  if (place.segment == Segment::kMapped) {
+    TRAINYARD_CHECK(place.offset_bytes + place.size_bytes <= std::ssize(arena_.mapped()),
+                    program().graph.tensor(id).name + " ends after its file");
+    // Kernels take it as an input only, because verify() refuses a program that updates it.
+    return const_cast<std::byte*>(arena_.mapped().data()) + place.offset_bytes;
+  }
   return (place.segment == Segment::kPersistent ? arena_.persistent() : arena_.transient()) +
          place.offset_bytes;
 }
@@ -210,6 +220,7 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes, size_t offse
                   t.name + ": a part of it that it does not have");
   TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
                   t.name + " is computed, it cannot be written");
+  TRAINYARD_CHECK(!t.is_mapped(), t.name + " is mapped, it cannot be written");
   if (t.is_half()) return write_narrow(id, bytes, offset);
   if (const auto copy = copies_.find(id); copy != copies_.end()) {
     write_narrow(copy->second, bytes, offset);
@@ -233,7 +244,7 @@ void Executor::write_narrow(TensorId id, std::span<const std::byte> floats, size
 
 void* Executor::place_to_write(TensorId id) const {
   const TensorInfo& t = program().graph.tensor(id);
-  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t) && !copies_.contains(id),
+  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t) && !copies_.contains(id) && !t.is_mapped(),
                   t.name + " is not written in its own type only");
   return address(id);
 }

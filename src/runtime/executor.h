@@ -15,11 +15,12 @@ namespace trainyard {
 
 /// A job's single allocation: [persistent | transient part of the largest program | workspace],
 /// each padded to the backend's alignment. The programs of a job run one after another and
-/// therefore share the transient part.
+/// therefore share the transient part. `mapped` is the file from which mapped parameters are read;
+/// it must outlive the arena, and the backend must compute in host memory.
 class Arena {
  public:
   Arena(Backend& backend, int64_t persistent_bytes, int64_t transient_bytes,
-        int64_t workspace_bytes);
+        int64_t workspace_bytes, std::span<const std::byte> mapped = {});
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -29,9 +30,11 @@ class Arena {
   std::byte* workspace() const { return base_ + persistent_bytes_ + transient_bytes_; }
   int64_t size_bytes() const { return persistent_bytes_ + transient_bytes_ + workspace_bytes_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
+  std::span<const std::byte> mapped() const { return mapped_; }
 
  private:
   Backend& backend_;
+  std::span<const std::byte> mapped_;
   int64_t persistent_bytes_;
   int64_t transient_bytes_;
   int64_t workspace_bytes_;
@@ -100,12 +103,12 @@ struct NumericsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Runs a prepared program in an arena. Allocates nothing and computes no shapes after
-/// construction. On every host backend, kernels run with denormal numbers flushed to zero
-/// (kernels/cpu/flush_denormals.h); write() and read() copy bits.
-/// With the environment variable TRAINYARD_CHECK_NUMERICS=1 every node's outputs and updated inputs
-/// are read back and checked after it ran. This is slow; it is for finding the origin of a NaN. The
-/// executor then waits after each node.
+/// Runs a prepared program in an arena. Mapped parameters cannot be written. Allocates nothing and
+/// computes no shapes after construction. On every host backend, kernels run with denormal numbers
+/// flushed to zero (kernels/cpu/flush_denormals.h); write() and read() copy bits. With the
+/// environment variable TRAINYARD_CHECK_NUMERICS=1 every node's outputs and updated inputs are read
+/// back and checked after it ran. This is slow; it is for finding the origin of a NaN. The executor
+/// then waits after each node.
 class Executor {
  public:
   Executor(PreparedProgram prepared, Arena& arena);

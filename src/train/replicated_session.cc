@@ -32,7 +32,8 @@ std::string seconds(double s) {
 
 ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
                                      std::vector<RankDevice> devices, int64_t micro_batches,
-                                     const StepLimits& limits)
+                                     const StepLimits& limits,
+                                     const std::shared_ptr<const WeightsFile>& mapped)
     : replicas_(std::make_shared<Replicas>()),
       peers_(devices.front().backend->communicator() == nullptr
                  ? nullptr
@@ -58,11 +59,11 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
   replicas_->checksums.resize(ranks());
   const auto compiled = std::make_shared<std::vector<RunPrograms>>(std::move(programs));
   run_all(
-      [compiled, micro_batches, first = first_rank(), count = all_ranks()](Replicas& all,
-                                                                           size_t r) {
+      [compiled, micro_batches, mapped, first = first_rank(), count = all_ranks()](Replicas& all,
+                                                                                   size_t r) {
         const Rank rank{first + static_cast<int64_t>(r), count};
-        all.sessions[r] = std::make_unique<Session>(std::move((*compiled)[r]),
-                                                    *all.devices[r].backend, micro_batches, rank);
+        all.sessions[r] = std::make_unique<Session>(
+            std::move((*compiled)[r]), *all.devices[r].backend, micro_batches, rank, mapped);
       },
       kNoLimit);
 }

@@ -46,9 +46,10 @@ struct StepLimits {
 class ReplicatedSession final : public TrainingSession {
  public:
   /// `programs` by rank, from compile_run(); `devices` must be connected. In a job of several
-  /// processes both are those of this process.
+  /// processes both are those of this process. `mapped` as for a Session.
   ReplicatedSession(std::vector<RunPrograms> programs, std::vector<RankDevice> devices,
-                    int64_t micro_batches, const StepLimits& limits = {});
+                    int64_t micro_batches, const StepLimits& limits = {},
+                    const std::shared_ptr<const WeightsFile>& mapped = nullptr);
   ~ReplicatedSession() override;
 
   void initialize(uint64_t seed) override;

@@ -134,6 +134,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
   std::vector<TensorView> optimizer = snapshot.optimizer;
   if (state.best.weights != nullptr) {
     for (const TensorView& t : state.best.weights->weights) {
+      if (t.storage != Storage::kAsTyped) continue;  // not trained: the same at every step
       optimizer.push_back({std::string(kKeptPrefix) + t.name, t.type, t.bytes, t.storage});
     }
   }

@@ -18,7 +18,8 @@
 
 namespace trainyard {
 
-/// The best evaluation so far, and the weights that it evaluated.
+/// The best evaluation so far, and the weights that it evaluated; after a resume without those that
+/// are stored in 16 bits, which are not trained.
 struct BestState {
   double value = 0;
   int64_t step = 0;  // 0: there is none yet

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
 #include "src/base/crc32c.h"
 #include "src/checkpoint/typed_bytes.h"
@@ -30,42 +29,20 @@ std::span<const std::byte> bytes_of(const auto& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+bool same_values(const TensorView& a, const TensorView& b) {
+  if (a.storage == b.storage) return std::ranges::equal(a.bytes, b.bytes);
+  std::vector<std::byte> widened_a, widened_b;
+  return std::ranges::equal(typed_bytes(a, widened_a), typed_bytes(b, widened_b));
+}
+
 }  // namespace
 
-Status check_kernels(const RunPrograms& programs, const Backend& backend) {
-  std::set<std::string> missing;
-  const auto visit = [&](const Program& program) {
-    for (const Node& node : program.graph.nodes()) {
-      if (!backend.has_kernel(node.op->type())) missing.insert(std::string(node.op->type()));
-    }
-  };
-  visit(programs.train.program);
-  for (const auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
-    if (other->has_value()) visit((*other)->program);
-  }
-  if (missing.empty()) return {};
-  std::string names;
-  for (const std::string& name : missing) names += (names.empty() ? "" : ", ") + name;
-  return make_error(ErrorCode::kFailedPrecondition, "MODEL_OP_UNSUPPORTED",
-                    "model: the " + std::string(backend.name()) + " backend has no kernel for " +
-                        names + "; choose another device");
-}
-
-int64_t measure_workspace(RunPrograms programs, Backend& backend) {
-  int64_t bytes = 0;
-  const auto visit = [&](BoundProgram& bound) {
-    const PreparedProgram prepared(std::move(bound.program), backend);
-    bytes = std::max(bytes, prepared.workspace_bytes());
-  };
-  visit(programs.train);
-  for (auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
-    if (other->has_value()) visit(**other);
-  }
-  return bytes;
-}
-
-Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank)
-    : backend_(backend), rank_(rank), slots_(plan_step_slots(programs, micro_batches, rank)) {
+Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, Rank rank,
+                 std::shared_ptr<const WeightsFile> mapped)
+    : backend_(backend),
+      rank_(rank),
+      mapped_(std::move(mapped)),
+      slots_(plan_step_slots(programs, micro_batches, rank)) {
   const int64_t persistent = programs.persistent_bytes();
   int64_t transient = 0;
   int64_t workspace = 0;
@@ -85,7 +62,8 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   auto update = prepare_optional(programs.update, update_ids_);
   auto average = prepare_optional(programs.average, average_ids_);
   auto evaluate = prepare_optional(programs.evaluate, evaluate_ids_);
-  arena_.emplace(backend, persistent, transient, workspace);
+  arena_.emplace(backend, persistent, transient, workspace,
+                 mapped_ == nullptr ? std::span<const std::byte>() : mapped_->file_bytes());
   train_.emplace(std::move(train), *arena_);
   if (update.has_value()) update_.emplace(std::move(*update), *arena_);
   if (average.has_value()) average_.emplace(std::move(*average), *arena_);
@@ -121,6 +99,7 @@ void Session::find_saved() {
 void Session::initialize(uint64_t seed) {
   std::vector<std::byte> values;
   for (const Saved& s : saved_) {
+    if (s.info().is_mapped()) continue;
     const auto bytes = static_cast<size_t>(s.info().type.bytes());
     if (s.info().shard_of.has_value()) {
       values.resize(bytes);
@@ -152,7 +131,13 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
                       ", expected " + t.whole_type().shape.to_string());
     }
-    write_whole(s, *view);
+    if (!t.is_mapped()) {
+      write_whole(s, *view);
+    } else if (!same_values(*view, {t.name, t.type, stored_in_place(s), t.storage})) {
+      return make_error(
+          ErrorCode::kDataLoss, std::string(kMappedFileChanged),
+          "recipe.initial_weights: " + t.name + " in the file differs from the checkpoint");
+    }
   }
   const auto kept = static_cast<size_t>(std::ranges::count_if(
       optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
@@ -170,6 +155,7 @@ void Session::write_whole(const Saved& to, const TensorView& view) {
 
 void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
   const TensorInfo& t = to.info();
+  if (t.is_mapped()) return;  // its values are those of the file, which never change
   if (!t.shard_of.has_value()) {
     to.executor->write(to.id, values);
     return;
@@ -244,6 +230,11 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
   return parts;
 }
 
+std::span<const std::byte> Session::stored_in_place(const Saved& saved) const {
+  return {static_cast<const std::byte*>(saved.executor->place_to_read(saved.id)),
+          static_cast<size_t>(saved.info().stored_bytes())};
+}
+
 TensorView Session::copy_of(size_t index, const std::vector<const Session*>& ranks,
                             std::vector<std::byte>& storage) const {
   const Saved& saved = saved_[index];
@@ -251,14 +242,14 @@ TensorView Session::copy_of(size_t index, const std::vector<const Session*>& ran
   TensorView view{t.name, t.whole_type(), {}, t.storage};
   const auto bytes = static_cast<size_t>(view.stored_bytes());
   if (t.is_half()) {
-    const auto* stored = static_cast<const std::byte*>(saved.executor->place_to_read(saved.id));
     if (backend_.computes_in_host_memory()) {
-      view.bytes = {stored, bytes};
+      view.bytes = stored_in_place(saved);
       return view;
     }
     storage.resize(bytes);
     backend_.synchronize();
-    backend_.copy_to_host(storage.data(), stored, static_cast<int64_t>(bytes));
+    backend_.copy_to_host(storage.data(), saved.executor->place_to_read(saved.id),
+                          static_cast<int64_t>(bytes));
   } else {
     storage.resize(bytes);
     read_whole(index, ranks, storage);
@@ -323,6 +314,7 @@ void Session::write_weight_part(std::string_view name, int64_t first,
   const auto it = saved_by_name_.find(name);
   TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
   const Saved& to = saved_[it->second];
+  if (to.info().is_mapped()) return;  // its values are those of the file, which never change
   const auto size = static_cast<int64_t>(size_of(to.info().type.dtype));
   const int64_t end = first + std::ssize(bytes) / size;
   const auto write = [&](int64_t from, int64_t at, int64_t count) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/checkpoint/weights_file.h"
 #include "src/planning/programs.h"
 #include "src/runtime/executor.h"
 #include "src/train/resident_steps.h"
@@ -32,8 +33,11 @@ int64_t measure_workspace(RunPrograms programs, Backend& backend);
 class Session final : public TrainingSession {
  public:
   /// `micro_batches` is their number per step. `rank` selects the part of every batch that this
-  /// session computes; the programs must be compiled for it.
-  Session(RunPrograms programs, Backend& backend, int64_t micro_batches = 1, Rank rank = {});
+  /// session computes; the programs must be compiled for it. `mapped` is the file of initial
+  /// weights, if the programs have mapped parameters. These are never written: they have their
+  /// values from the beginning, and load() only compares them.
+  Session(RunPrograms programs, Backend& backend, int64_t micro_batches = 1, Rank rank = {},
+          std::shared_ptr<const WeightsFile> mapped = nullptr);
 
   void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
@@ -118,6 +122,8 @@ class Session final : public TrainingSession {
   /// Returns a tensor for a snapshot, whose bytes are in `storage` or in the arena.
   TensorView copy_of(size_t index, const std::vector<const Session*>& ranks,
                      std::vector<std::byte>& storage) const;
+  /// Returns the bytes of a tensor in the memory of the host, as they are stored.
+  std::span<const std::byte> stored_in_place(const Saved& saved) const;
   /// Writes a tensor, or this rank's shard of it; `values` are those of the whole tensor.
   void write_whole(const Saved& to, std::span<const std::byte> values);
   void write_whole(const Saved& to, const TensorView& view);
@@ -149,6 +155,7 @@ class Session final : public TrainingSession {
 
   Backend& backend_;
   const Rank rank_;
+  const std::shared_ptr<const WeightsFile> mapped_;
   // Only the IDs; the programs are in the executors.
   ProgramIds train_ids_, update_ids_, average_ids_, evaluate_ids_;
   std::optional<Arena> arena_;

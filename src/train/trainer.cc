@@ -48,15 +48,20 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingS
   return std::optional(std::move(report));
 }
 
-/// Adds the tensors of the file of initial weights to the recipe, whose types decide how frozen
-/// parameters are stored. A file that cannot be read is an error only where its values are needed:
-/// a job that resumes has them in its checkpoint.
-void name_weights(TrainJob& job) {
-  if (job.recipe.initial_weights.source.empty()) return;
-  if (const auto file = WeightsFile::open(job.initial_weights); file.ok()) {
-    job.recipe.initial_weights.tensors =
-        std::make_shared<const std::vector<FileTensor>>(file->tensors());
+/// Opens the file of initial weights and adds its tensors to the recipe: their types and places
+/// decide how frozen parameters are stored. A file that cannot be read is an error only where its
+/// values are needed: a job that resumes has them in its checkpoint. Null without a file. Without
+/// `maps`, no parameter is read in the file.
+std::shared_ptr<const WeightsFile> name_weights(TrainJob& job, bool maps) {
+  if (job.recipe.initial_weights.source.empty()) return nullptr;
+  auto file = WeightsFile::open(job.initial_weights);
+  if (!file.ok()) return nullptr;
+  auto tensors = std::make_shared<std::vector<FileTensor>>(file->tensors());
+  if (!maps) {
+    for (FileTensor& t : *tensors) t.offset = FileTensor::kNoOffset;
   }
+  job.recipe.initial_weights.tensors = std::move(tensors);
+  return std::make_shared<const WeightsFile>(std::move(*file));
 }
 
 /// Splits the rows as the recipe says, and puts documents into rows. Refuses a split without
@@ -142,19 +147,24 @@ class TimingReports {
   Algorithms* algorithms_;
 };
 
-/// Creates a session for the devices' programs and prepares their kernels.
+/// Creates a session for the devices' programs and prepares their kernels. The session keeps the
+/// file of initial weights only if the programs have mapped parameters.
 std::unique_ptr<TrainingSession> open_session(std::vector<RunPrograms> programs,
                                               const std::vector<RankDevice>& devices,
                                               const RunShape& shape, const RunPlan& plan,
+                                              std::shared_ptr<const WeightsFile> weights,
                                               Reporter& reporter) {
+  if (plan.memory.mapped_bytes == 0) weights = nullptr;
   Backend& first = *devices.front().backend;
   const TimingReports timing(first, plan, reporter);
   const bool is_alone = devices.size() == 1 && (first.communicator() == nullptr ||
                                                 first.communicator()->peers() == nullptr);
   if (is_alone) {
-    return std::make_unique<Session>(std::move(programs.front()), first, shape.micro_batches);
+    return std::make_unique<Session>(std::move(programs.front()), first, shape.micro_batches,
+                                     Rank(), std::move(weights));
   }
-  return std::make_unique<ReplicatedSession>(std::move(programs), devices, shape.micro_batches);
+  return std::make_unique<ReplicatedSession>(std::move(programs), devices, shape.micro_batches,
+                                             StepLimits(), weights);
 }
 
 /// Processes that train one job together must start from the same state of the same job, so each
@@ -344,15 +354,15 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
                      loop.times()};
 }
 
-}  // namespace
-
-Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
-                          Reporter& reporter, std::stop_token stop, const Clock& clock) {
+/// Trains with parameters that are read in the mapped file, if `maps`.
+Result<TrainResult> train_with(bool maps, const TrainJob& job,
+                               const std::vector<RankDevice>& devices, const RunServices& around) {
+  Reporter& reporter = around.reporter;
   const Backend& first = *devices.front().backend;
   Communicator* const connection = devices.front().backend->communicator();
   Peers* const peers = connection == nullptr ? nullptr : connection->peers();
   TrainJob ranked = job;
-  name_weights(ranked);
+  std::shared_ptr<const WeightsFile> weights = name_weights(ranked, maps);
   ranked.ranks = peers == nullptr ? std::ssize(devices) : peers->ranks();
   const int64_t first_rank = peers == nullptr ? 0 : peers->first_rank();
   ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked, first));
@@ -367,12 +377,23 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
   if (const std::string& decay = programs.front().weight_decay; !decay.empty()) reporter.log(decay);
   const std::unique_ptr<TrainingSession> session =
-      open_session(std::move(programs), devices, open.shape, plan, reporter);
+      open_session(std::move(programs), devices, open.shape, plan, std::move(weights), reporter);
   if (peers != nullptr) {
     const std::string by = describe_connection(*peers, *connection);
     if (!by.empty()) reporter.log("connected by " + by);
   }
-  return run(open, std::move(start), plan, *session, first, {files, reporter, stop, clock});
+  return run(open, std::move(start), plan, *session, first, around);
+}
+
+}  // namespace
+
+Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
+                          Reporter& reporter, std::stop_token stop, const Clock& clock) {
+  const RunServices around{files, reporter, stop, clock};
+  Result<TrainResult> result = train_with(/*maps=*/true, job, devices, around);
+  if (result.ok() || result.error().reason != kMappedFileChanged) return result;
+  reporter.log("another file has taken the place of the initial weights; the checkpoint has them");
+  return train_with(/*maps=*/false, job, devices, around);
 }
 
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,

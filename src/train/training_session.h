@@ -20,7 +20,7 @@
 namespace trainyard {
 
 /// Host copy of all tensors of a checkpoint. The views point into `storage`, or for parameters that
-/// are not trained into the session's memory.
+/// are not trained into the session's memory or mapped file.
 struct Snapshot {
   std::vector<std::vector<std::byte>> storage;
   std::vector<TensorView> weights;    // parameters and state, in the graph's order
@@ -31,14 +31,18 @@ struct Snapshot {
 /// state.
 inline constexpr std::string_view kKeptPrefix = "best/";
 
+/// The reason of load()'s error if mapped parameters differ from those of the checkpoint. The job
+/// can continue without mapped parameters.
+inline constexpr std::string_view kMappedFileChanged = "MAPPED_FILE_CHANGED";
+
 /// Not thread-safe.
 class TrainingSession : public BatchModel {
  public:
   virtual void initialize(uint64_t seed) = 0;
   /// Loads parameters, state and optimizer state from files; every tensor must be present with its
-  /// type, and no others. Otherwise DATA_LOSS/CHECKPOINT_MISMATCH, and the session must not be
-  /// used. Ignores tensors of `optimizer` whose names begin with kKeptPrefix, since they belong to
-  /// the loop.
+  /// type, and no others. Otherwise DATA_LOSS/CHECKPOINT_MISMATCH or kMappedFileChanged, and the
+  /// session must not be used. Ignores tensors of `optimizer` whose names begin with kKeptPrefix,
+  /// since they belong to the loop.
   virtual Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) = 0;
   /// With several processes, the first returns the complete snapshot; the others fill in only the
   /// tensors and shards that they store.
@@ -55,7 +59,8 @@ class TrainingSession : public BatchModel {
 
   /// Returns the parameters and state, as targets for initial weights from another model.
   virtual std::vector<TensorInfo> weight_tensors() const = 0;
-  /// `name` must be one of weight_tensors(), and `bytes` must have its size.
+  /// `name` must be one of weight_tensors(), and `bytes` must have its size. Mapped parameters
+  /// keep the values of their file.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
   /// Writes elements of the weight from `first` on, as many as `bytes` has.
   virtual void write_weight_part(std::string_view name, int64_t first,

@@ -123,6 +123,87 @@ TEST(SchedPacking, TheMemoryOfTheCpuIsConsidered) {
   EXPECT_TRUE(has(d.wait("b"), "1 GiB short")) << d.wait("b").message;
 }
 
+WaitingJob mapping_job(const std::string& uid, int64_t order, const std::string& parts,
+                       int64_t bytes = kGiB) {
+  WaitingJob j = cpu_job(uid, order, 1, bytes);
+  j.asked.mapped = {parts, 5 * kGiB};
+  return j;
+}
+PlacedJob mapping(const std::string& uid, const std::string& parts, int64_t end_minutes) {
+  PlacedJob p = on(uid, {"devices/cpu"}, kGiB, end_minutes);
+  p.mapped = {parts, 5 * kGiB};
+  return p;
+}
+
+// A base of 5 GiB and jobs of 1 GiB on a machine of 8 GiB.
+TEST(SchedPacking, AMappedFileCountsOnce) {
+  Scene s;
+  s.inventory.devices = {cpu(8)};
+  s.waiting = {mapping_job("a", 1, "base"), mapping_job("b", 2, "base"),
+               mapping_job("c", 3, "base"), mapping_job("d", 4, "base")};
+  Decided d = decide(s, 0);
+  EXPECT_EQ(started(d), (Strings{"a@cpu", "b@cpu", "c@cpu"}));
+  EXPECT_TRUE(has(d.wait("d"), "the 1 GiB that it needs, 1 GiB short")) << d.wait("d").message;
+  s.placed = {mapping("x", "base", 0)};
+  EXPECT_EQ(started(decide(s, 0)), (Strings{"a@cpu", "b@cpu"}));
+  s.waiting = {mapping_job("other", 1, "another base")};
+  d = decide(s, 0);
+  EXPECT_EQ(d.starts.size(), 0u);
+  EXPECT_TRUE(has(d.wait("other"), "room for 2 GiB of the 6 GiB")) << d.wait("other").message;
+  // A job of the same size that maps nothing is not held back by one that does not fit.
+  s.waiting.push_back(cpu_job("plain", 2, 1));
+  s.placed.back().end = {1, 2, 3};
+  EXPECT_EQ(started(decide(s, 0)).size(), 1u);
+  s.waiting = {mapping_job("large", 1, "base", 4 * kGiB)};
+  d = decide(s, 0);
+  EXPECT_EQ(d.starts.size(), 0u) << "alone it needs 9 GiB";
+  EXPECT_EQ(d.wait("large").reason, "NO_DEVICE") << d.text();
+}
+
+TEST(SchedPacking, AJobsPlanSaysWhatItMapsOnTheCpu) {
+  v1::RunPlan plan;
+  v1::MemoryPlan& memory = *plan.mutable_memory();
+  memory.set_parameter_bytes(10);
+  memory.set_host_bytes(5);
+  memory.set_dataset_bytes(3);
+  memory.set_mapped_bytes(100);
+  memory.set_mapped_parts("base");
+  JobBrief brief;
+  set_needs(plan, {}, 0, brief);
+  const WaitingJob waiting = waiting_job(brief).value();
+  EXPECT_EQ(waiting.on_cpu.bytes, 15);
+  EXPECT_EQ(waiting.bytes_alone(DeviceKind::kCpu), 115);
+  EXPECT_EQ(waiting.bytes_alone(DeviceKind::kGpu), 213) << "a copy, as numbers of 32 bits";
+  brief.state = JobState::kRunning;
+  brief.devices = {"devices/cpu"};
+  EXPECT_EQ(placed_job(brief)->mapped, (MappedFileBrief{"base", 100}));
+  brief.devices = {"devices/gpu-0"};
+  EXPECT_EQ(placed_job(brief)->mapped, MappedFileBrief());
+}
+
+TEST(SchedPacking, AMappedFileStaysUntilTheLastJobThatMapsItEnds) {
+  Scene s;
+  s.inventory.devices = {cpu(8)};
+  s.placed = {mapping("short", "base", 10), mapping("long", "base", 60)};
+  s.waiting = {mapping_job("other", 1, "another base")};
+  Queue queue;
+  Fleet fleet;
+  fill(s, queue, fleet);
+  const Ask other{kGiB, 1, false, {"another base", 5 * kGiB}};
+  const Ask same{kGiB, 1, false, {"base", 5 * kGiB}};
+  const Ask more{2 * kGiB, 1, false, {"base", 5 * kGiB}};
+  EXPECT_EQ(fleet.fit_time(0, other, 0), 60 * kMinuteUs);
+  EXPECT_EQ(fleet.fit_time(0, same, 0), 0);
+  EXPECT_EQ(fleet.fit_time(0, more, 0), 10 * kMinuteUs);
+  const Decided d = decide(s, 0);
+  ASSERT_EQ(d.reservations.size(), 1u);
+  EXPECT_EQ(d.reservations[0].time_us, 60 * kMinuteUs);
+  fleet.remove("short");
+  EXPECT_EQ(fleet.node(0).room_bytes, 2 * kGiB);
+  fleet.remove("long");
+  EXPECT_EQ(fleet.node(0).room_bytes, 8 * kGiB);
+}
+
 TEST(SchedPacking, AnExclusiveJobSharesWithNone) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
@@ -671,6 +752,22 @@ TEST(SchedProjection, JobsFollowOneAnotherByForecast) {
   const std::vector<Projected> until = project(queue, fleet, Shares(), 1000, 10, "b");
   ASSERT_EQ(until.size(), 2u) << "none behind it";
   EXPECT_EQ(until[1].start.likely_us, p[1].start.likely_us);
+}
+
+TEST(SchedProjection, JobsThatMapTheSameFileRunTogether) {
+  Scene s;
+  s.inventory.devices = {cpu(8)};
+  s.placed = {mapping("x", "base", 10), mapping("y", "base", 20)};
+  s.waiting = {mapping_job("same", 1, "base"), mapping_job("larger", 2, "base", 2 * kGiB),
+               mapping_job("other", 3, "another base")};
+  Queue queue;
+  Fleet fleet;
+  fill(s, queue, fleet);
+  const std::vector<Projected> p = project(queue, fleet, Shares(), 1000, 10);
+  ASSERT_EQ(p.size(), 3u);
+  EXPECT_EQ(p[0].start.likely_us, 1000);
+  EXPECT_EQ(p[1].start.likely_us, 20 * kMinuteUs) << "7 of 8 GiB until both have ended";
+  EXPECT_FALSE(p[2].start.known()) << "the jobs before it have no forecast";
 }
 
 TEST(SchedProjection, AnAutoJobUsesTheDeviceThatIsFreeFirst) {

@@ -83,6 +83,7 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
     job.uid = job.name = start.uid;
     job.devices = start.devices;
     job.bytes = (on_gpu ? waiting.on_gpu : waiting.on_cpu).bytes;
+    if (!on_gpu) job.mapped = waiting.asked.mapped;
     job.threads = waiting.asked.threads;
     job.exclusive = waiting.asked.exclusive;
     fleet.place(std::move(job));
