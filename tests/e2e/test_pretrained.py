@@ -1,16 +1,20 @@
 """Folders of language models (model.pretrained) through plan, local run and submit, without any other library: a tiny
 Llama of random weights that the test writes itself. The test fails if weights in several files train otherwise than in
-one, if BF16 is not widened exactly, if a folder that lies is accepted, or if config.json alone cannot be planned.
+one, if BF16 is not widened exactly, if a folder that lies is accepted, if config.json alone cannot be planned, or if two
+jobs that train additions to one model each have a copy of it in memory.
 tests/engine/families_test.cc has the families, and tests/e2e/test_pretrained_torch.py compares them with transformers.
 """
 
 import json
+import pathlib
 import random
+import re
 import struct
 import subprocess
 import unittest
 
-from harness import BIN, DaemonTest
+from harness import BIN, DaemonTest, wait_until
+from tiny_chat_model import byte_letters
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32, "hidden_size": 16, "head_dim": 8,
@@ -83,6 +87,17 @@ def safetensors(weights, dtype="BF16"):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def mapped_kib(pid, folder):
+    """Returns the sums of Rss, Pss and Private_Dirty of the process's pages of files in `folder`, in KiB."""
+    sums, counts = dict.fromkeys(("Rss", "Pss", "Private_Dirty"), 0), False
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            counts = f" {folder}/" in line
+        elif counts and (name := line.split(":")[0]) in sums:
+            sums[name] += int(line.split()[1])
+    return sums
+
+
 class Pretrained(DaemonTest):
     @classmethod
     def setUpClass(cls):
@@ -147,6 +162,53 @@ class Pretrained(DaemonTest):
         self.assertAlmostEqual(job["progress"]["metrics"]["train/loss"], here["metrics"]["train/loss"], places=5)
         self.assertIn("Llama or a family of its kind", json.dumps(job["plan"]["initial_weights"]))
         self.assertEqual(job["plan"]["initial_weights"]["missing"]["count"], 0)
+
+    def test_two_jobs_on_one_base_hold_it_once(self):
+        config = CONFIG | {"vocab_size": 1024, "hidden_size": 64, "intermediate_size": 128}
+        self.model("base", config)
+        names = ("on-base-1", "on-base-2")
+        for name in names:
+            spec = self.spec(name, "base", "  lora: {rank: 2, targets: [all-linear]}\nresources: {threads: 1}\n")
+            self.write(spec.name, spec.read_text().replace("steps: 3", "steps: 100000000"))
+            self.daemon.cli("submit", spec)
+        for name in names:
+            wait_until(lambda name=name: int(self.daemon.job(name)["progress"]["step"]) > 0, f"{name} trains")
+        memory = [self.daemon.job(name)["plan"]["memory"] for name in names]
+        mapped = int(memory[0]["mapped_bytes"])
+        # All but rows that are no multiple of 64 bytes; here every tensor is one.
+        self.assertEqual(mapped, 2 * sum(len(values) for _, values in tensors(config).values()))
+        self.assertEqual(memory[0], memory[1])
+        self.assertIn("mapped from the file", self.daemon.cli("plan", spec).stdout)
+        files = [mapped_kib(pid, self.daemon.state / "uploads") for pid in self.daemon.worker_pids()]
+        files = [sums for sums in files if sums["Rss"] > 0]
+        self.assertEqual(len(files), 2)
+        pages = mapped / 1024 + 8  # and the pages that have parts of other tensors and the header
+        for sums in files:
+            self.assertGreater(sums["Rss"], mapped / 1024 - 1)
+            self.assertEqual(sums["Private_Dirty"], 0)
+        self.assertLess(sum(sums["Pss"] for sums in files), pages)
+        for name in names:
+            self.daemon.cli("cancel", name)
+
+    def test_an_imported_model_keeps_its_numbers_and_can_be_a_base(self):
+        folder = self.model("talks", CONFIG | {"vocab_size": 512})
+        vocabulary = {letter: byte for byte, letter in byte_letters().items()}
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        self.write("talks/tokenizer.json", json.dumps({
+            "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": byte_level,
+            "post_processor": None, "decoder": byte_level, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+        self.daemon.cli("model", "import", folder, "--name", "talks")
+        self.assertEqual({t["dtype"] for t in self.daemon.json("model", "get", "talks")["tensors"]}, {"BF16"})
+        self.assertNotEqual(self.daemon.cli("generate", "talks", "--prompt", "a", "--tokens", "3").stdout, "")
+        jobs = []
+        for name, weights in (("from-folder", ""), ("from-import", "  initial_weights: {model: talks}\n")):
+            spec = self.spec(name, "talks", weights + "  lora: {rank: 2, targets: [all-linear]}\n")
+            self.daemon.cli("submit", spec, "--wait")
+            jobs.append(self.daemon.job(name))
+        memory = [job["plan"]["memory"] for job in jobs]
+        self.assertGreater(int(memory[0]["mapped_bytes"]), 0)
+        self.assertEqual(memory[0]["mapped_bytes"], memory[1]["mapped_bytes"])
+        self.assertEqual(jobs[0]["progress"]["metrics"], jobs[1]["progress"]["metrics"])
 
     def test_the_recipe_decides_what_is_taken(self):
         self.model("part")
