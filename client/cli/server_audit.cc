@@ -1,10 +1,10 @@
 // trainyard server audit: lists who asked the server to change something, and what came of it.
 #include <algorithm>
 #include <ctime>
-#include <limits>
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/list_limit.h"
 #include "client/lib/names.h"
 #include "src/base/duration.h"
 
@@ -12,7 +12,7 @@ namespace trainyard::cli {
 namespace {
 
 constexpr int64_t kPageMax = 1000;
-constexpr int64_t kShownMax = 50;  // entries that people are shown by default
+constexpr int64_t kOnScreen = 50;
 
 constexpr client::Rpc<v1::ListAuditRequest, v1::ListAuditResponse> kListAudit{
     "SystemService/ListAudit"};
@@ -23,7 +23,7 @@ struct AuditOptions {
   std::string object;
   std::string newer_than;
   std::string older_than;
-  int64_t limit = 0;  // 0: the default
+  ListLimit limit;
 };
 
 /// Sets `time` to `age` before now; nothing is set without an age.
@@ -73,15 +73,8 @@ Result<v1::ListAuditRequest> make_request(const AuditOptions& options) {
 }
 
 Result<int> run_audit(Session& session, const AuditOptions& options) {
-  if (options.limit < 0) {
-    return usage_error("--limit: " + std::to_string(options.limit) + ", expected at least 1");
-  }
+  ASSIGN_OR_RETURN(const int64_t limit, options.limit.count(session));
   ASSIGN_OR_RETURN(v1::ListAuditRequest request, make_request(options));
-  // A program gets everything, so that an export is whole.
-  const int64_t all_of_them = std::numeric_limits<int64_t>::max();
-  const int64_t limit = options.limit > 0   ? options.limit
-                        : session.machine() ? all_of_them
-                                            : kShownMax;
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListAuditResponse all;
   do {
@@ -90,7 +83,6 @@ Result<int> run_audit(Session& session, const AuditOptions& options) {
     for (v1::AuditEntry& entry : *page.mutable_entries()) *all.add_entries() = std::move(entry);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && all.entries_size() < limit);
-  all.set_next_page_token(request.page_token());
   std::vector<std::string> numbers;
   for (const v1::AuditEntry& entry : all.entries())
     numbers.push_back(std::to_string(entry.number()));
@@ -98,7 +90,7 @@ Result<int> run_audit(Session& session, const AuditOptions& options) {
   session.show(
       all, [&] { return empty ? std::string() : render(all, session.out()); }, numbers);
   if (empty) session.hint("No matching entries.");
-  if (!all.next_page_token().empty()) {
+  if (!request.page_token().empty()) {
     session.hint("There are more; raise --limit to see them.");
   }
   return static_cast<int>(client::kExitOk);
@@ -114,8 +106,7 @@ Command server_audit_command() {
            "trainyard server audit --action CancelJob --object projects/default/jobs/digits-1",
            "trainyard server audit -o json > audit.json"},
           "Calls that only read leave no entry. People are named by the user of the Unix socket or "
-          "by the name of\ntheir token. Formats for programs show all entries unless --limit is "
-          "given.",
+          "by the name of\ntheir token.",
           [o](OptionSet& options) {
             options.text("--caller", "NAME", o->caller, "only calls of this user or token");
             options.text("--action", "METHOD", o->action,
@@ -124,7 +115,7 @@ Command server_audit_command() {
                          "only calls about this name, as -o json shows it");
             options.text("--newer-than", "TIME", o->newer_than, "only calls of the last 12h, 7d");
             options.text("--older-than", "TIME", o->older_than, "only calls before that");
-            options.integer("--limit", "N", o->limit, "show at most N entries, default 50");
+            o->limit.add_option(options, "entries", kOnScreen);
           },
           [o](Session& session) { return run_audit(session, *o); }};
 }

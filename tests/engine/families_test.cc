@@ -193,8 +193,8 @@ TEST(Families, WhatCannotBeComputedIsRefusedByName) {
       {"llama", "model_type", nullptr, "config.json: model_type: is missing, expected llama,"},
       {"llama",
        "architectures",
-       {"LlamaForSequenceClassification"},
-       "config.json: architectures: is 'LlamaForSequenceClassification', expected "
+       {"LlamaForTokenClassification"},
+       "config.json: architectures: is 'LlamaForTokenClassification', expected "
        "LlamaForCausalLM"},
       {"llama",
        "quantization_config",

@@ -86,7 +86,6 @@ TEST(TransformerPresets, BuildWithDropoutAndForEvaluation) {
 }
 
 TEST(TransformerPresets, RefuseUnsuitableData) {
-  expect_refusal(preset("gpt2"), kReviews, "model.gpt2", "next token");
   expect_refusal(preset("gpt2"), kImageNet, "model.gpt2", "[3, 224, 224]");
   expect_refusal(preset("gpt2", {{"n_head", int64_t{7}}}), kCharacters, "model.gpt2.n_head",
                  "7 heads do not divide");

@@ -616,6 +616,8 @@ TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
   config_.tls_certificate = root_ / "server.crt";
   config_.tls_key = root_ / "server.key";
   config_.listen = "127.0.0.1:0";
+  constexpr auto kOwnerOnly =
+      std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
   const auto refusal = [&] {
     const Result<std::unique_ptr<Daemon>> daemon = Daemon::start(config_);
     EXPECT_FALSE(daemon.ok());
@@ -630,6 +632,7 @@ TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
   EXPECT_FALSE(refusal().empty()) << "a file is missing";
   make_certificate(config_.tls_certificate, root_ / "other.key");
   make_certificate(root_ / "other.crt", config_.tls_key);
+  std::filesystem::permissions(config_.tls_key, kOwnerOnly);
   const std::string mismatch = refusal();
   EXPECT_TRUE(mismatch.starts_with("tls_key: " + config_.tls_key.string() +
                                    " is not the key of the first certificate in " +
@@ -638,6 +641,7 @@ TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
   std::ofstream(config_.tls_key) << "no key\n";
   EXPECT_NE(refusal().find("has no private key in PEM"), std::string::npos);
   make_certificate(config_.tls_certificate, config_.tls_key, -60);
+  std::filesystem::permissions(config_.tls_key, kOwnerOnly);
   start();  // an expired certificate keeps nobody on this host from the socket
   std::string lines;
   stop();

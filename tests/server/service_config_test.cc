@@ -29,14 +29,16 @@ TEST(ServiceConfig, RetentionRulesAreNumbersTimesOrBoth) {
     const std::string all = describe_config(config);
     return all.substr(all.find("keep_jobs"));
   };
-  EXPECT_EQ(shown("keep_jobs: 1000"), "keep_jobs: 1000\nkeep_events: all\n");
+  EXPECT_EQ(shown("keep_jobs: 1000"), "keep_jobs: 1000\nkeep_events: all\nkeep_audit: 400d\n");
   EXPECT_EQ(*config.keep_jobs->newest, 1000);
   EXPECT_FALSE(config.keep_jobs->younger_than_seconds);
-  EXPECT_EQ(shown("keep_jobs: 90d"), "keep_jobs: 90d\nkeep_events: all\n");
+  EXPECT_EQ(shown("keep_jobs: 90d"), "keep_jobs: 90d\nkeep_events: all\nkeep_audit: 400d\n");
   EXPECT_FALSE(config.keep_jobs->newest);
-  EXPECT_EQ(shown("keep_jobs: 36h,50\nkeep_events: 48h"), "keep_jobs: 50,36h\nkeep_events: 2d\n");
+  EXPECT_EQ(shown("keep_jobs: 36h,50\nkeep_events: 48h\nkeep_audit: all"),
+            "keep_jobs: 50,36h\nkeep_events: 2d\nkeep_audit: all\n");
   EXPECT_EQ(*config.keep_jobs->younger_than_seconds, 36 * 3600);
-  EXPECT_EQ(shown("keep_jobs: all\nkeep_events: all"), "keep_jobs: all\nkeep_events: all\n");
+  EXPECT_EQ(shown("keep_jobs: all\nkeep_events: all"),
+            "keep_jobs: all\nkeep_events: all\nkeep_audit: all\n");
   for (const char* bad :
        {"keep_jobs: ''", "keep_jobs: some", "keep_jobs: -1", "keep_jobs: 30m", "keep_jobs: 5,6",
         "keep_jobs: 90d,80d", "keep_jobs: 5,", "keep_jobs: 9999d"}) {

@@ -33,8 +33,11 @@ class ServiceGarbage : public ServiceTest {
   /// Creates a checkpoint file of `bytes` bytes for the job.
   void add_checkpoint(const std::string& job, size_t bytes) {
     make_folder(checkpoints(job) / "step-000000005");
-    std::ofstream(checkpoints(job) / "step-000000005/weights.safetensors")
-        << std::string(bytes, 'w');
+    const fs::path folder = checkpoints(job) / "step-000000005";
+    std::ofstream(folder / "weights.safetensors") << std::string(bytes, 'w');
+    // Without these two, housekeeping would take it for a checkpoint that was half removed.
+    std::ofstream(folder / "optimizer.safetensors").close();
+    std::ofstream(folder / "state.json").close();
   }
   static void write(const fs::path& path, size_t bytes) {
     fs::create_directories(path.parent_path());
