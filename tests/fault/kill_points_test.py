@@ -57,6 +57,7 @@ POINTS = {
         # delete.
         "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
         "write trainyard.db.commit": "change: counted, not yet answered", "sync trainyard.db.commit": "",
+        "write clock.tmp": "the clocks are compared", "sync clock.tmp": "", "rename clock.tmp": "",
         "write trainyard.db-shm": "log: opened", "write trainyard.db": "log: moved to the store", "sync trainyard.db": "",
         "remove worker.sock": "listens to workers", "remove trainyard.sock": "listens to clients",
         # The operations of an upload.
