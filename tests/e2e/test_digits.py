@@ -46,7 +46,8 @@ class Digits(DaemonTest):
         self.assertEqual(done["arena_used_bytes"], done["arena_planned_bytes"])
         # The daemon's job has the same spec, and its plan lists the parts of that allocation.
         memory = self.daemon.job(self.name)["plan"]["memory"]
-        parts = sum(int(count) for part, count in memory.items() if part not in ("dataset_bytes", "host_bytes"))
+        parts = sum(int(count) for part, count in memory.items()
+                    if part.endswith("_bytes") and part not in ("dataset_bytes", "host_bytes"))
         self.assertEqual(parts, int(done["arena_planned_bytes"]), memory)
 
     def test_watching_ends_with_the_metrics_of_the_weights_that_were_kept(self):

@@ -60,8 +60,8 @@ class FineTuning(DaemonTest):
         self.assertIn("lora: {rank: 16", text)
         # The longest chat has between 64 and 128 tokens of one byte each, and the model can read 96.
         self.assertIn("context_length: 96", text)
-        self.daemon.cli("submit", spec, "--name", "from-init", "--wait", "--set", "recipe.steps=2", "--set",
-                        "recipe.epochs=0", "--set", "recipe.lora.rank=2")
+        self.daemon.cli("submit", spec, "--name", "from-init", "--wait", "--set", "recipe.epochs=1", "--set",
+                        "recipe.lora.rank=2")
         answer = json.loads(self.daemon.cli("chat", "from-init", "-o", "jsonl", "--tokens", "5", input="x\n").stdout)
         self.assertIn("content", answer)
 

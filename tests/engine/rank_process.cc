@@ -65,6 +65,7 @@ int run_rank_process(int argc, char** argv, const JoinDevices& join) {
   job.dataset = argv[3];
   job.checkpoints = std::filesystem::path(argv[4]) / "checkpoints";
   job.model_output = std::filesystem::path(argv[4]) / "model";
+  std::filesystem::create_directories(argv[4]);
   Printer printer;
   try {
     const auto result = train(job, join(peers), local_files(), printer, {});

@@ -65,7 +65,7 @@ def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
 
 
 def test_a_spec_may_name_the_folder_of_a_language_model(client, tmp_path):
-    write_chat_model(tmp_path / "Tiny-Chat", "Hi!", context=96)
+    write_chat_model(tmp_path / "Tiny-Chat", "Hi!", context=128)
     rows = [{"text": f"row {i}", "label": "ab"[i % 2]} for i in range(8)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = {"steps": 1, "batch_size": 2, "optimizer": {"type": "sgd", "learning_rate": 0.01}}

@@ -30,6 +30,7 @@
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
 #include "tests/server/fake_clock.h"
+#include "tests/support/tiny_model.h"
 
 namespace trainyard::sim {
 namespace {
@@ -468,8 +469,7 @@ void Day::come(Attempt& attempt) {
 void Day::finish(Attempt& attempt) {
   const double cpu = cpu_us();
   const fs::path model = paths_.model(attempt.uid);
-  fs::create_directories(model);
-  std::ofstream(model / "model.safetensors") << "weights";
+  write_tiny_model(model);
   v1::WorkerReport end;
   end.set_number(2);
   end.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
