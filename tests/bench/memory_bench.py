@@ -109,7 +109,7 @@ def main():
             spec.write_text(f"dataset: {data[kind]}\nmodel: {{{model}}}\n"
                             f"recipe: {{steps: {arguments.steps}, {recipe}{optimizer}}}\n")
             job, own, files = measure(daemon, spec)
-            plan = sum(int(value) for value in job["plan"]["memory"].values())
+            plan = sum(int(value) for part, value in job["plan"]["memory"].items() if part.endswith("_bytes"))
             constant = int(daemon.json("device", "list")["devices"][0]["overhead_bytes"])
             print(f"| {title} | {plan / MIB:.1f} | {(plan + constant) / MIB:.1f} | {own / MIB:.1f} "
                   f"| {files / MIB:.1f} | {(own + files) / (plan + constant):.3f} |", flush=True)

@@ -85,7 +85,7 @@ class FineTuning(DaemonTest):
         job = self.daemon.job("reviews")
         self.assertIn("val/accuracy", job["progress"]["metrics"])
         self.assertEqual(job["plan"]["initial_weights"]["missing"]["names"], ["score.weight"])
-        rows = self.write("new.txt", "a good one\na bad one\n")
+        rows = self.write("new.txt", "good thing number 7\nbad thing number 8\n")
         answer = self.daemon.json("predict", "reviews", "--text", rows)["predictions"]
         self.assertEqual([p["label"] for p in answer], ["good", "bad"])
         out = self.folder / "reviews-transformers"
