@@ -65,6 +65,7 @@ std::vector<std::string> other_verbs(const std::string& word) {
       {"curves", "plot"},
       {"daemon", "server status"},
       {"ping", "health"},
+      {"audit", "server audit"},
   };
   std::vector<std::string> meant;
   for (const auto& [other, ours] : kOtherVerbs) {
