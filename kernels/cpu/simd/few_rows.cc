@@ -1,5 +1,7 @@
 #include "kernels/cpu/simd/few_rows.h"
 
+#include <utility>
+
 #include "kernels/cpu/simd/products.h"
 #include "kernels/cpu/simd/variant.h"
 
@@ -52,15 +54,21 @@ template <typename Number>
   return load(padded);
 }
 
-typedef int32_t Lanes __attribute__((vector_size(kLanes * 4)));
+/// Returns the vector whose lane i is lane i ^ kHalf of `v`.
+template <int kHalf, int... kLane>
+[[gnu::always_inline]] inline Vector exchange(Vector v, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(v, v, (kLane ^ kHalf)...);
+}
 
+/// Adds the lanes in pairs, which are kHalf apart at first, until lane 0 has the sum of all.
+template <int kHalf = kLanes / 2>
 [[gnu::always_inline]] inline float sum_of(Vector v) {
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    Lanes other;
-    for (int64_t i = 0; i < kLanes; ++i) other[i] = static_cast<int32_t>(i ^ half);
-    v += __builtin_shuffle(v, other);
+  v += exchange<kHalf>(v, std::make_integer_sequence<int, static_cast<int>(kLanes)>());
+  if constexpr (kHalf > 1) {
+    return sum_of<kHalf / 2>(v);
+  } else {
+    return v[0];
   }
-  return v[0];
 }
 
 /// Multiplies kX rows of x with a row of w. Two vectors of each product are summed apart, so that

@@ -35,8 +35,9 @@ Error unsupported_tokenizer(std::string_view key, const std::string& what) {
 }
 
 Status check_settings(const GgufFile& file) {
-  for (const auto& [key, value] : file.settings()) {
-    if (!key.starts_with("tokenizer.") || value.flag() == false) continue;
+  for (const auto& setting : file.settings()) {
+    const std::string& key = setting.first;
+    if (!key.starts_with("tokenizer.") || setting.second.flag() == false) continue;
     const bool known = std::ranges::any_of(
         kKnownSettings, [&](std::string_view pattern) { return glob_match(pattern, key); });
     if (known) continue;
