@@ -8,8 +8,8 @@
 
 namespace trainyard::cli {
 
-/// What a command needs of a model's weights. The numbers of a GGUF file are only unpacked, to a
-/// file in `scratch`, if they are needed.
+/// Says whether a command needs the numbers of a model's weights or only names and shapes. The
+/// numbers of a GGUF file are unpacked, to a file in `scratch`, only if they are needed.
 enum class WeightsNeed : uint8_t { kShapes, kNumbers };
 
 /// Reads model.pretrained. A safetensors file becomes the initial weights of the network beside it.

@@ -8,7 +8,7 @@
 
 namespace trainyard::client {
 
-/// What the host says about a socket that refused a user.
+/// Describes a socket that refused a user, by the host's files and groups.
 struct SocketAccess {
   std::filesystem::path path;
   std::string user;        // who was refused

@@ -258,25 +258,14 @@ v1::AuditEntry to_proto(const AuditEntry& entry) {
   return out;
 }
 
-/// Returns the time in microseconds; 0 if it is not set.
-Result<int64_t> time_of(const char* field, const google::protobuf::Timestamp& time) {
-  constexpr int64_t kSecondsMax = 253'402'300'799;  // the end of the year 9999
-  if (time.seconds() < 0 || time.seconds() > kSecondsMax || time.nanos() < 0 ||
-      time.nanos() > 999'999'999) {
-    return field_error("FIELD_OUT_OF_RANGE", field,
-                       "is not a time from the year 1970 to the year 9999");
-  }
-  return time.seconds() * 1'000'000 + time.nanos() / 1000;
-}
-
 Result<v1::ListAuditResponse> list_audit(const SystemParts& parts,
                                          const v1::ListAuditRequest& request) {
   AuditQuery query;
   query.caller = request.caller();
   query.action = request.action();
   query.object = request.object();
-  ASSIGN_OR_RETURN(query.since_us, time_of("since_time", request.since_time()));
-  ASSIGN_OR_RETURN(query.until_us, time_of("until_time", request.until_time()));
+  ASSIGN_OR_RETURN(query.since_us, from_timestamp("since_time", request.since_time()));
+  ASSIGN_OR_RETURN(query.until_us, from_timestamp("until_time", request.until_time()));
   query.page_size = request.page_size();
   query.page_token = request.page_token();
   ASSIGN_OR_RETURN(const AuditPage page, parts.store.audit().list(query));

@@ -90,15 +90,7 @@ Status check_range(const char* field, int64_t value, int64_t max) {
 /// Returns the request's `as_of`, or now.
 Result<int64_t> as_of_time(const v1::CollectGarbageRequest& request, int64_t now_us) {
   if (!request.has_as_of()) return now_us;
-  constexpr int64_t kSecondsMax = 253'402'300'799;  // the year 9999, as google.protobuf.Timestamp
-  const int64_t seconds = request.as_of().seconds();
-  const int64_t nanos = request.as_of().nanos();
-  if (seconds < 0 || seconds > kSecondsMax || nanos < 0 || nanos > 999'999'999) {
-    return field_error("FIELD_OUT_OF_RANGE", "as_of",
-                       "is not a time, expected seconds in 0.." + std::to_string(kSecondsMax) +
-                           " and nanos in 0..999999999");
-  }
-  const int64_t as_of_us = seconds * 1'000'000 + nanos / 1000;
+  ASSIGN_OR_RETURN(const int64_t as_of_us, from_timestamp("as_of", request.as_of()));
   if (as_of_us > now_us) {
     return field_error("FIELD_OUT_OF_RANGE", "as_of",
                        "is " + std::to_string((as_of_us - now_us + 999'999) / 1'000'000) +

@@ -46,7 +46,7 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kPollPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
-/// What proves to the daemon who calls. Empty until the worker has enrolled.
+/// Proves to the daemon which worker calls. It is empty until the worker has enrolled.
 class CallCredential {
  public:
   void set(std::string task, std::string credential) {

@@ -91,7 +91,7 @@ struct TensorInfo {
   std::optional<Shape> shard_of = {};
   Spread spread = Spread::kOwn;
   int64_t shard_axis = 0;  // 1: the shard of a matrix is a range of its columns, with all rows
-  // Of a parameter that is read from the mapped file of initial weights: where it begins in it.
+  // The offset of a parameter that is read in place in the mapped file of initial weights.
   static constexpr int64_t kNotMapped = -1;
   int64_t mapped_at = kNotMapped;
 

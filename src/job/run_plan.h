@@ -67,8 +67,8 @@ struct RunPlan {
   // (src/planning/resident_plan.h). A plan for the CPU must set it to 0, since the CPU keeps no
   // resident dataset.
   int64_t dataset_bytes = 0;
-  // Which parts of which file of initial weights are mapped (MemoryBreakdown::mapped_bytes), as a
-  // digest: jobs with equal digests share all of that memory. Empty: none is.
+  // A digest of the file of initial weights and its mapped parts (MemoryBreakdown::mapped_bytes).
+  // Jobs with equal digests share all of that memory. It is empty if nothing is mapped.
   std::string mapped_parts = {};
   // Memory of the host, in addition: the copy from which a checkpoint is written, and the loader's
   // batches.

@@ -33,7 +33,7 @@ Status for_each_part(
   int64_t first = 0;
   for (const size_t index : weight.source.tensors) {
     const FileTensor& tensor = file.tensors()[index];
-    // Of kFirstRows, only the first elements are taken.
+    // A kFirstRows load takes only the elements that the parameter has.
     const int64_t end = std::min(first + tensor.shape.elements(), weight.shape.elements());
     for (int64_t at = 0; first < end; first += kPartElements, at += kPartElements) {
       const int64_t size = std::ssize(file.bytes(index)) / tensor.shape.elements();

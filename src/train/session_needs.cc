@@ -1,4 +1,4 @@
-// What a session needs of a backend, before it is opened: kernels and workspace.
+// Finds which kernels and how much workspace a session needs, before a backend runs it.
 #include <set>
 
 #include "src/graph/op.h"

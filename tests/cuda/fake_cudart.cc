@@ -39,7 +39,7 @@ struct Work {
 struct CUgraphNode_st {
   size_t index;
 };
-/// What the next work of a recorded stream depends on.
+/// The nodes on which the next work of a recorded stream depends.
 using Ends = std::vector<cudaGraphNode_t>;
 
 /// An item of a recording; items are in the order of submission.

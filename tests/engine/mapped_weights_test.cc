@@ -283,7 +283,7 @@ TEST_F(MappedWeights, AProgramCannotWriteThem) {
   EXPECT_EQ(compared, file->tensors().size());
 }
 
-/// What the kernel counts of the pages of a mapped file, in KiB: an element for each map.
+/// The kernel's counts of the pages of a mapped file, in KiB.
 struct MappedPages {
   int64_t resident = 0, proportional = 0, changed = 0;
 };

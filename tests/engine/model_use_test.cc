@@ -65,7 +65,7 @@ int32_t draw_sorted(const std::vector<float>& logits, double temperature, double
   return static_cast<int32_t>(order.back());
 }
 
-// Also if many tokens are so unlikely that only their number makes them likely.
+// This holds even if each of many tokens is unlikely, but all of them together are likely.
 TEST(DrawToken, SortsNoMoreThanItMustAndDrawsTheSame) {
   for (const float unlikely : {-2.0f, -9.0f, -20.0f}) {
     std::vector<float> logits(5000);

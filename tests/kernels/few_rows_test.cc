@@ -112,7 +112,7 @@ TEST(FewRows, HaveTheBitsOfFloatWeightsInSixteenBits) {
   }
 }
 
-// Also of numbers that are denormal in 16 bits, and of the largest ones.
+// The numbers include those that are denormal in 16 bits, and the largest ones.
 TEST(FewRows, WidenEveryNumber) {
   constexpr int64_t kF = 16;
   std::vector<math::F16> numbers;

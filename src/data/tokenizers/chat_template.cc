@@ -186,7 +186,7 @@ class Renderer {
     put(!own.empty() ? own : answers_at_once_ ? kSmolAnswers : kSmolThinks, false);
     put("\n\n", false);  // the template ends this message only where there are tools
   }
-  /// What stands before an answer, also one that is to be generated.
+  /// Writes what stands before an answer, whether the answer exists or is to be generated.
   void put_before_answer() {
     put_frame(family_.answer_before, false);
     if (answers_at_once_) put(kNoThoughts, false);

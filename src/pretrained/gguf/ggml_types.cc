@@ -102,8 +102,8 @@ void widen_q5_k(const std::byte* block, float* out) {
   widen_k_blocks(block, block + 16, block + 48, out);
 }
 
-/// Of each half of a block, 64 bytes have the low four bits of 128 numbers, and 32 bytes their high
-/// two bits.
+/// A block has two halves of 128 numbers. In each half, 64 bytes hold the low four bits of the
+/// numbers, and 32 bytes hold their high two bits.
 void widen_q6_k(const std::byte* block, float* out) {
   const float d = half_at(block + 208);
   for (int half = 0; half < 2; ++half) {

@@ -38,8 +38,8 @@ class CapturedLanes {
   static bool contains(const Dependencies& all, cudaGraphNode_t node);
 
   const Device& device_;
-  // By lane: what its next node depends on, unless it is the current lane; and what it has waited
-  // for last in the other lane, which would only be a redundant dependency.
+  // Both are indexed by lane. `ends_` holds what the next node of a lane depends on, unless it is
+  // the current one. `waited_for_` holds what a lane has already waited for in the other one.
   std::array<Dependencies, 2> ends_, waited_for_;
   Lane lane_ = Lane::kMain;
   bool are_used_ = false;
@@ -51,7 +51,7 @@ class Recorder {
  public:
   explicit Recorder(const Device& device) : device_(device) {}
   std::unique_ptr<Recording> record(const std::function<void()>& submit);
-  /// As Backend::enter_lane().
+  /// Does what Backend::enter_lane() does, and nothing in a recording with one lane.
   void enter_lane(Lane lane, bool waits_for_all) {
     if (lanes_.has_value()) lanes_->enter(lane, waits_for_all);
   }
