@@ -25,12 +25,9 @@ std::string hex(const unsigned char* bytes, size_t count) {
   return text;
 }
 
-}  // namespace
-
-std::string make_page_token(std::string_view key, std::string_view query, int64_t cursor) {
-  unsigned char bytes[8];
-  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(cursor >> (56 - 8 * i));
-  const std::string cursor_text = hex(bytes, 8);
+/// Returns the cursor with its signature.
+std::string signed_cursor(std::string_view key, std::string_view query,
+                          const std::string& cursor_text) {
   const std::string signed_text = std::string(query) + '\n' + cursor_text;
   unsigned char mac[EVP_MAX_MD_SIZE];
   unsigned size = 0;
@@ -39,6 +36,20 @@ std::string make_page_token(std::string_view key, std::string_view query, int64_
                           signed_text.size(), mac, &size);
   TRAINYARD_CHECK(done != nullptr && size >= kMacBytes, "HMAC-SHA256 failed");
   return cursor_text + hex(mac, kMacBytes);
+}
+
+Error token_invalid() {
+  return field_error("PAGE_TOKEN_INVALID", "page_token",
+                     "is not a next_page_token of this server for the same query; list again from "
+                     "the first page");
+}
+
+}  // namespace
+
+std::string make_page_token(std::string_view key, std::string_view query, int64_t cursor) {
+  unsigned char bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(cursor >> (56 - 8 * i));
+  return signed_cursor(key, query, hex(bytes, 8));
 }
 
 Result<int64_t> read_page_token(std::string_view key, std::string_view query,
@@ -53,9 +64,21 @@ Result<int64_t> read_page_token(std::string_view key, std::string_view query,
         return static_cast<int64_t>(cursor);
     }
   }
-  return field_error("PAGE_TOKEN_INVALID", "page_token",
-                     "is not a next_page_token of this server for the same query; list again from "
-                     "the first page");
+  return token_invalid();
+}
+
+std::string make_named_page_token(std::string_view key, std::string_view query,
+                                  std::string_view cursor) {
+  return signed_cursor(key, query, std::string(cursor));
+}
+
+Result<std::string> read_named_page_token(std::string_view key, std::string_view query,
+                                          std::string_view token) {
+  if (token.size() <= 2 * kMacBytes) return token_invalid();
+  std::string cursor(token.substr(0, token.size() - 2 * kMacBytes));
+  const std::string expected = signed_cursor(key, query, cursor);
+  if (CRYPTO_memcmp(expected.data(), token.data(), token.size()) != 0) return token_invalid();
+  return cursor;
 }
 
 Result<int64_t> page_size_of(int32_t requested) {

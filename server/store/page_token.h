@@ -18,6 +18,14 @@ std::string make_page_token(std::string_view key, std::string_view query, int64_
 Result<int64_t> read_page_token(std::string_view key, std::string_view query,
                                 std::string_view token);
 
+/// The same for lists that are ordered by names, of which `cursor` is one: letters, digits and
+/// . _ - @ : / only.
+std::string make_named_page_token(std::string_view key, std::string_view query,
+                                  std::string_view cursor);
+/// Error: INVALID_ARGUMENT/PAGE_TOKEN_INVALID.
+Result<std::string> read_named_page_token(std::string_view key, std::string_view query,
+                                          std::string_view token);
+
 /// Returns the page size for a requested one: 0 selects the default, and a value above kPageSizeMax
 /// is reduced to it. Error: INVALID_ARGUMENT/PAGE_SIZE_NEGATIVE.
 Result<int64_t> page_size_of(int32_t requested);

@@ -31,7 +31,8 @@ Store::Store(std::unique_ptr<StoreCore> core)
       removals_(*core_),
       drains_(*core_),
       forecasts_(*core_),
-      audit_(*core_) {}
+      audit_(*core_),
+      people_(*core_) {}
 
 Store::~Store() = default;
 

@@ -31,6 +31,7 @@
 #include "server/store/forecast_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
+#include "server/store/people_store.h"
 #include "server/store/removals.h"
 #include "server/store/upload_store.h"
 #include "src/base/clock.h"
@@ -111,6 +112,7 @@ class Store {
   DrainStore& drains() { return drains_; }
   ForecastStore& forecasts() { return forecasts_; }
   AuditStore& audit() { return audit_; }
+  PeopleStore& people() { return people_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Observers must be short. Register them before the first change.
@@ -133,6 +135,7 @@ class Store {
   DrainStore drains_;
   ForecastStore forecasts_;
   AuditStore audit_;
+  PeopleStore people_;
 };
 
 /// Returns a sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits
