@@ -38,6 +38,14 @@ Setting socket_group_setting() {
           assign};
 }
 
+Status assign_socket_role(Config& c, std::string_view text) {
+  if (text != "none" && text != "viewer" && text != "member" && text != "maintainer") {
+    return refuse("socket_role", text, "none, viewer, member or maintainer");
+  }
+  c.socket_role = text;
+  return {};
+}
+
 Setting int_setting(std::string name, std::string help, int Config::*member, int min, int max) {
   auto assign = [name, member, min, max](Config& c, std::string_view text) -> Status {
     ASSIGN_OR_RETURN(const int64_t value, read_number(name, text, min, max));
@@ -218,6 +226,11 @@ const std::vector<Setting>& settings() {
       path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket; default STATE_DIR/trainyard.sock", &Config::socket),
       socket_group_setting(),
+      {"socket_role",
+       "Role in the project default of the host's users who have no other role there: none, "
+       "viewer, "
+       "member or maintainer; default: member",
+       false, assign_socket_role},
       {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
        false, assign_listen},
       path_setting("tls_certificate", "Certificate chain (PEM) for the TCP listener",
@@ -457,10 +470,10 @@ std::string describe_config(const Config& c) {
   for (const ClusterConfig& cluster : c.clusters)
     clusters += (clusters.empty() ? "" : ", ") + YAML::Dump(YAML::Node(cluster.file.string()));
   return line("state_dir", c.state_dir) + line("socket", c.socket) +
-         line("socket_group", c.socket_group) + line("listen", c.listen) +
-         line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
-         line("token_file", c.token_file) + line("workers_listen", c.workers_listen) +
-         line("workers_advertise", c.workers_advertise) +
+         line("socket_group", c.socket_group) + line("socket_role", c.socket_role) +
+         line("listen", c.listen) + line("tls_certificate", c.tls_certificate) +
+         line("tls_key", c.tls_key) + line("token_file", c.token_file) +
+         line("workers_listen", c.workers_listen) + line("workers_advertise", c.workers_advertise) +
          line("insecure", c.insecure ? "true" : "false") +
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +

@@ -41,7 +41,10 @@ struct Config {
   std::filesystem::path state_dir;
   std::filesystem::path socket;  // default <state_dir>/trainyard.sock
   std::string socket_group;      // its members may use the socket; empty: only the daemon's user
-  std::string listen;            // host:port; empty: no TCP
+  // Role in the project "default" of those to whom the store gives none there: none, viewer, member
+  // or maintainer.
+  std::string socket_role = "member";
+  std::string listen;  // host:port; empty: no TCP
   std::filesystem::path tls_certificate;
   std::filesystem::path tls_key;
   std::filesystem::path token_file;

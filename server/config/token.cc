@@ -5,26 +5,17 @@
 
 #include "server/config/private_files.h"
 #include "src/base/files.h"
+#include "src/base/person_name.h"
 #include "src/base/sha256.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr int64_t kFileBytesMax = 256 << 10;
-constexpr size_t kNameMax = 63;
 
 bool is_token(std::string_view text) {
   return text.size() >= 16 && text.size() <= 512 &&
          std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
-}
-
-bool is_name(std::string_view text) {
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-' || c == '@';
-  };
-  return !text.empty() && text.size() <= kNameMax && text != kAnonymous &&
-         std::ranges::all_of(text, is_plain);
 }
 
 }  // namespace
@@ -39,7 +30,7 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
   }
   Result<std::string> text = read_file(path, kFileBytesMax);
   if (!text.ok()) return refuse(text.error().message);
-  std::vector<Token> tokens;
+  std::vector<Line> found;
   std::istringstream lines(*text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -55,36 +46,28 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
           at +
           "expected a token of 16 to 512 printable characters, alone or after a name and a space");
     }
-    if (parts.size() == 2 && !is_name(parts.front())) {
-      return refuse(at +
-                    "the name is not valid, expected 1 to 63 letters, digits and . _ - @, and not "
-                    "\"anonymous\"");
+    if (parts.size() == 2 && !is_person_name(parts.front())) {
+      return refuse(at + "the name is not valid, expected " + person_name_rule());
     }
     std::string digest = sha256_hex(parts.back());
-    if (std::ranges::find(tokens, digest, &Token::digest) != tokens.end()) {
+    if (std::ranges::find(found, digest, &Line::digest) != found.end()) {
       return refuse(at + "an earlier line has the same token");
     }
-    if (tokens.size() == kTokensMax) {
+    if (found.size() == kTokensMax) {
       return refuse("more than " + std::to_string(kTokensMax) + " tokens");
     }
-    tokens.push_back({parts.size() == 2 ? parts.front() : kUnnamedToken, std::move(digest)});
+    const bool named = parts.size() == 2;
+    found.push_back({named ? parts.front() : kUnnamedToken, std::move(digest), named});
   }
-  if (tokens.empty()) return refuse("the file has no token");
-  return Tokens(std::move(tokens));
+  if (found.empty()) return refuse("the file has no token");
+  return Tokens(std::move(found));
 }
 
-const std::string* Tokens::find_name(std::string_view candidate) const {
-  const std::string digest = sha256_hex(candidate);
-  const std::string* name = nullptr;
-  // Compares all tokens, so that the time does not depend on the match.
-  for (const Token& token : tokens_) {
-    unsigned char difference = 0;
-    for (size_t i = 0; i < digest.size(); ++i) {
-      difference = static_cast<unsigned char>(difference | (digest[i] ^ token.digest[i]));
-    }
-    if (difference == 0) name = &token.name;
-  }
-  return name;
+std::string Tokens::warning() const {
+  if (std::ranges::all_of(lines_, &Line::named)) return "";
+  return "token_file has a token without a name, whose bearers are admins and cannot be told "
+         "apart; "
+         "give each person a token ('trainyard token create') and remove that line";
 }
 
 }  // namespace trainyard::server

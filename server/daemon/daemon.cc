@@ -22,6 +22,7 @@
 #include "server/housekeeping/housekeeping.h"
 #include "server/inventory/checked_inventory.h"
 #include "server/inventory/drained_inventory.h"
+#include "server/people/people.h"
 #include "server/processes/process.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/tls_files.h"
@@ -123,6 +124,7 @@ struct Daemon::Impl {
         inventory(
             std::make_unique<CheckedInventory>(with_drains(parts, &drained_devices), *parts.clock)),
         store(std::move(s)),
+        people(*store, *parts.clock, *project_role_named(config.socket_role)),
         hub(*store),
         cluster_rates(std::make_shared<ClusterRates>(*store, config.clusters, parts.cluster_rates,
                                                      *parts.clock)),
@@ -143,7 +145,7 @@ struct Daemon::Impl {
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        frame{executor, planning, arrays, transfers},
+        frame{executor, planning, arrays, transfers, people},
         jumps(*parts.files, paths.root() / "clock", *parts.clock),
         housekeeping_parts{config, paths, *parts.clock,   *parts.files,
                            *store, jumps, frame.draining, backing_up},
@@ -183,8 +185,8 @@ struct Daemon::Impl {
   const StatePaths paths;
   DrainedInventory* drained_devices = nullptr;  // owned by `inventory`
   std::unique_ptr<CheckedInventory> inventory;
-  std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
+  People people;
   EventHub hub;
   const std::shared_ptr<ClusterRates> cluster_rates;
   DiskWatch disk;
@@ -231,9 +233,11 @@ Status Daemon::Impl::read_drains() {
 
 Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
+  if (Status s = people.reload(); !s.ok()) return s;
   if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
-    frame.tokens = &*tokens;
+    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
+    people.set_file_tokens(tokens);
+    if (const std::string text = tokens.warning(); !text.empty()) warn("token_without_name", text);
   }
   if (const std::optional<std::string> warning = sqlite_warning())
     warn("sqlite_version_unsafe", *warning);
@@ -266,7 +270,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
       one_shot_tasks, forecaster, *cluster_rates, disk, warnings, drains_changed,
       parts.clock->wall_us(), parts.backup_stall_ms, parts.watch_heartbeat_ms});
   if (Status s = ingest.recover(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, frame.tokens, services->all(),
+  ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, people, services->all(),
                                                           services->names(), parts.connections));
   frame.store_failed = [this] {
     if (store_failed.exchange(true)) return;

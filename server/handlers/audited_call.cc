@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "server/config/log.h"
-#include "server/rpc/auth.h"
 #include "server/store/audit_store.h"
 
 namespace trainyard::server {
@@ -71,19 +70,20 @@ bool is_audited(std::string_view method) {
 AuditedCall::AuditedCall(const CallFrame& frame, const grpc::CallbackServerContext& context,
                          const char* action)
     : audit_(is_audited(action) ? frame.audit : nullptr),
-      caller_(audit_ == nullptr ? "" : caller_of(context, frame.tokens)),
       address_(audit_ == nullptr ? "" : address_of(context)),
       action_(action) {}
 
-void AuditedCall::begin(const google::protobuf::Message& request) {
+void AuditedCall::begin(const google::protobuf::Message& request, const Principal& caller) {
   if (number_ != 0 || flag_field(request, "validate_only") || flag_field(request, "dry_run"))
     return;
   object_ = object_of(request).substr(0, kObjectBytesMax);
-  begin();
+  begin(caller);
 }
 
-void AuditedCall::begin() {
-  if (audit_ != nullptr) number_ = audit_->begin({0, 0, caller_, address_, action_, object_, {}});
+void AuditedCall::begin(const Principal& caller) {
+  if (audit_ == nullptr) return;
+  caller_ = caller.text();
+  number_ = audit_->begin({0, 0, caller_, address_, action_, object_, {}});
 }
 
 void AuditedCall::end_well(const google::protobuf::Message& response) {

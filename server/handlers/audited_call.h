@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "server/handlers/call_frame.h"
+#include "server/people/principal.h"
 
 namespace trainyard::server {
 
@@ -29,10 +30,11 @@ class AuditedCall {
   /// A call that ends without a result was cancelled.
   ~AuditedCall() { end("CANCELLED"); }
 
-  /// Records the call, before it changes anything. A second call of begin() has no effect.
-  void begin(const google::protobuf::Message& request);
+  /// Records the call of `caller`, before it changes anything. A second call of begin() has no
+  /// effect.
+  void begin(const google::protobuf::Message& request, const Principal& caller);
   /// Records a call whose request has not arrived yet.
-  void begin();
+  void begin(const Principal& caller);
   /// Records the result, which is OK or an error's reason. Only the first call of end() counts.
   void end(std::string_view result) { end(result, {}); }
   /// The response's `name`, if it has one, replaces the object.
@@ -44,7 +46,7 @@ class AuditedCall {
   void end(std::string_view result, std::string object);
 
   AuditStore* const audit_;  // null: the call is not recorded
-  const std::string caller_;
+  std::string caller_;
   const std::string address_;
   const char* const action_;
   std::string object_;

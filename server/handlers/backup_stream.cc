@@ -39,8 +39,9 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
                const BackupSource& source, const grpc::ByteBuffer* request)
       : frame_(frame), source_(source), request_(request), audit_(frame, context, "Backup") {}
 
-  void begin(const Status& admitted) {
-    if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
+  void begin(Result<Principal> caller) {
+    if (!caller.ok()) return Finish(to_grpc_status(caller.error()));
+    caller_ = std::move(*caller);
     next();
   }
   void OnWriteDone(bool ok) override {
@@ -164,7 +165,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Status start() {
     v1::BackupRequest request;
     if (Status s = parse_request(*request_, request); !s.ok()) return s;
-    audit_.begin(request);
+    audit_.begin(request, caller_);
     if (source_.backing_up.exchange(true)) {
       return make_error(ErrorCode::kAborted, "BACKUP_BUSY",
                         "another backup is under way; call again when it has ended");
@@ -236,6 +237,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   CallFrame& frame_;
+  Principal caller_;
   const BackupSource& source_;
   const grpc::ByteBuffer* request_;
   bool mine_ = false;  // this stream has set source_.backing_up
@@ -266,7 +268,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(CallFrame& frame,
                                                                grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
   auto* stream = new BackupStream(frame, *context, source, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, frame.tokens));
+  stream->begin(admit(*context, frame.people));
   return stream;
 }
 

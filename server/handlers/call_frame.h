@@ -5,12 +5,12 @@
 #include <functional>
 #include <stop_token>
 
-#include "server/config/token.h"
 #include "server/processes/executor.h"
 
 namespace trainyard::server {
 
 class AuditStore;
+class People;
 
 /// The Daemon owns this struct and everything that it refers to; it outlives every call.
 struct CallFrame {
@@ -18,9 +18,9 @@ struct CallFrame {
   Executor& planning;  // for handlers that compute, so that others do not wait for them
   // For handlers that compute for many jobs, so that those for single jobs do not wait.
   Executor& arrays;
-  Executor& transfers;             // for streams of files, so that a slow disk delays only these
-  const Tokens* tokens = nullptr;  // null: no token is required
-  AuditStore* audit = nullptr;     // null: calls are not recorded
+  Executor& transfers;  // for streams of files, so that a slow disk delays only these
+  People& people;
+  AuditStore* audit = nullptr;  // null: calls are not recorded
   std::atomic<bool> draining{false};
   std::stop_source drain_stop = {};  // stops computing calls; requested after `draining` is set
   // Called when the store refuses writes permanently. Set before the first call is served.

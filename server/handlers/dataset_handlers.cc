@@ -142,11 +142,11 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
-    return done(create_known_dataset(parts, request, call.caller, {}));
+    return done(create_known_dataset(parts, request, call.principal.person, {}));
   }
   // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
   // result arrives on a thread that must not wait for the store.
-  const auto create = [&parts, request, caller = call.caller,
+  const auto create = [&parts, request, caller = call.principal.person,
                        done = std::move(done)](Result<std::vector<SourceContent>> contents) {
     if (!contents.ok()) return done(std::move(contents).error());
     v1::CreateDatasetRequest known = request;

@@ -32,8 +32,9 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         request_(request),
         audit_(frame, context, "DownloadModel") {}
 
-  void begin(const Status& admitted) {
-    if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
+  void begin(Result<Principal> caller) {
+    if (!caller.ok()) return Finish(to_grpc_status(caller.error()));
+    caller_ = std::move(*caller);
     next();
   }
   void OnWriteDone(bool ok) override {
@@ -63,7 +64,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (names_.empty()) {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
-      audit_.begin(request);
+      audit_.begin(request, caller_);
       ASSIGN_OR_RETURN(model_, find_model(models_, request.name()));
       paths_.push_back(state_.weights(model_.job_uid, model_.digest));
       names_.push_back("model.safetensors");
@@ -132,6 +133,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   }
 
   CallFrame& frame_;
+  Principal caller_;
   const StatePaths& state_;
   const ModelParts& models_;
   const grpc::ByteBuffer* request_;
@@ -153,7 +155,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   auto* stream =
       new DownloadStream(frame, *context, state, models, request);  // deletes itself in OnDone
-  stream->begin(admit(*context, frame.tokens));
+  stream->begin(admit(*context, frame.people));
   return stream;
 }
 

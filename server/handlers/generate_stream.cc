@@ -23,9 +23,10 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   GenerateStream(CallFrame& frame, const ModelParts& models, const grpc::ByteBuffer* request)
       : frame_(frame), models_(models), request_(request) {}
 
-  void begin(const Status& admitted) {
+  void begin(Result<Principal> caller) {
     self_ = shared_from_this();
-    if (!admitted.ok()) return end(admitted);
+    if (!caller.ok()) return end(caller.error());
+    caller_ = std::move(*caller);
     const bool posted = frame_.executor.post([self = self_] {
       try {
         if (Status s = self->start(); !s.ok()) self->end(s);
@@ -109,6 +110,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   }
 
   CallFrame& frame_;
+  Principal caller_;
   const ModelParts& models_;
   const grpc::ByteBuffer* request_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
@@ -130,7 +132,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_generate_stream(
     CallFrame& frame, const ModelParts& models, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request) {
   auto stream = std::make_shared<GenerateStream>(frame, models, request);
-  stream->begin(admit(*context, frame.tokens));
+  stream->begin(admit(*context, frame.people));
   return stream.get();
 }
 

@@ -74,7 +74,7 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
   NewArray array;
   array.project = kProject;
   array.id = request.array_id();
-  array.owner = call.caller;
+  array.owner = call.principal.person;
   array.spec = request.spec();
   array.array = request.array();
   array.after = std::move(planned->first.after);

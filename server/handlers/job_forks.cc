@@ -252,7 +252,7 @@ Result<v1::Job> retry_job(const JobParts& parts, const v1::RetryJobRequest& requ
                           const CallInfo& call) {
   v1::RetryJobRequest body = request;
   body.clear_request_id();
-  DerivedJob asked{request.name(), call.caller, request.job_id(), request.request_id(),
+  DerivedJob asked{request.name(), call.principal.person, request.job_id(), request.request_id(),
                    digest_of(body)};
   asked.from_start = request.from_start();
   asked.retries = true;
@@ -267,7 +267,7 @@ Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& reques
   }
   v1::ForkJobRequest body = request;
   body.clear_request_id();
-  DerivedJob asked{request.name(), call.caller, request.job_id(), request.request_id(),
+  DerivedJob asked{request.name(), call.principal.person, request.job_id(), request.request_id(),
                    digest_of(body)};
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();

@@ -94,7 +94,7 @@ void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, cons
     *job.mutable_plan() = std::move(planned->plan);
     return done(std::move(job));
   }
-  store_job(parts, request, call.caller, *std::move(planned), std::move(done));
+  store_job(parts, request, call.principal.person, *std::move(planned), std::move(done));
 }
 
 /// Submits a spec that was just accepted, without planning or waiting. If it returns false, the
@@ -104,7 +104,7 @@ bool submit_known_job(const JobParts& parts, const v1::SubmitJobRequest& request
   if (request.validate_only() || !check_submit(parts, request).ok()) return false;
   const std::shared_ptr<const PlannedJob> known = parts.planner.find_accepted(request.spec());
   if (!known) return false;
-  store_job(parts, request, call.caller, *known, done);
+  store_job(parts, request, call.principal.person, *known, done);
   return true;
 }
 
@@ -214,7 +214,7 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
     return field_error("FIELD_CONFLICT", "mine",
                        "cannot be combined with owner, expected one of them");
   }
-  if (request.mine()) query.owner = call.caller;
+  if (request.mine()) query.owner = call.principal.person;
   if (!request.owner().empty()) query.owner = request.owner();
   if (!request.array().empty()) {
     if (request.no_members()) {

@@ -213,13 +213,13 @@ Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceR
   drain.name = known.name();
   drain.model = known.model();
   drain.reason = reason;
-  drain.owner = call.caller;
+  drain.owner = call.principal.person;
   drain.vacate = request.vacate();
   ASSIGN_OR_RETURN(drain.device, key_of(parts, known.name()));
   if (Status s = parts.store.drains().put(drain); !s.ok()) return s.error();
   if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
-               kv("owner", call.caller), drain.vacate, kv("reason", reason));
+               kv("owner", call.principal.person), drain.vacate, kv("reason", reason));
   return get_device(parts, request.name());
 }
 

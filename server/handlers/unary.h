@@ -63,7 +63,9 @@ class Answer {
     if (reactor_ != nullptr) give(internal_error(method_, "the handler gave no answer"));
   }
   /// Records the call in the audit table, before its handler runs.
-  void begin_audit(const google::protobuf::Message& request) { audit_.begin(request); }
+  void begin_audit(const google::protobuf::Message& request, const Principal& caller) {
+    audit_.begin(request, caller);
+  }
   void give(const Result<Response>& response) {
     grpc::ServerUnaryReactor* reactor = std::exchange(reactor_, nullptr);
     if (reactor == nullptr) return;
@@ -94,7 +96,7 @@ inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 
 /// Facts of a call that are not in its request.
 struct CallInfo {
-  std::string caller;  // caller_of() (server/rpc/auth.h); owns what the call creates
+  Principal principal;  // who calls; principal.person owns what the call creates
   // UnaryCall::stop(). A handler that computes must return CANCELLED/STOPPED (src/base/stop.h) soon
   // after a stop is requested.
   std::stop_token stop;
@@ -111,17 +113,18 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
                                 Executor& on) {
   auto* const reactor = new UnaryCall(frame.drain_stop.get_token());  // deletes itself
   auto answer = std::make_shared<Answer<Response>>(frame, method, *context, reactor, out);
-  if (Status s = admit(*context, frame.tokens); !s.ok()) {
-    answer->give(s.error());
+  Result<Principal> caller = admit(*context, frame.people);
+  if (!caller.ok()) {
+    answer->give(caller.error());
     return reactor;
   }
-  CallInfo call{caller_of(*context, frame.tokens), reactor->stop()};
+  CallInfo call{std::move(*caller), reactor->stop()};
   const Done<Response> done([answer](Result<Response> response) { answer->give(response); });
   if constexpr (!std::is_null_pointer_v<Quick>) {
     try {
       Request request;
       if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok()) {
-        answer->begin_audit(request);
+        answer->begin_audit(request, call.principal);
         if (quick(request, call, done)) return reactor;
       }
     } catch (const std::exception& e) {
@@ -137,7 +140,7 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
           }
           Request request;
           if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
-          answer->begin_audit(request);
+          answer->begin_audit(request, call.principal);
           handler(request, call, done);
         } catch (const std::exception& e) {
           answer->give(internal_error(method, e.what()));

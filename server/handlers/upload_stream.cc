@@ -29,8 +29,9 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
         response_(response),
         audit_(frame, context, "UploadFile") {}
 
-  void begin(const Status& admitted) {
-    if (!admitted.ok()) return refuse(admitted.error());
+  void begin(Result<Principal> caller) {
+    if (!caller.ok()) return refuse(caller.error());
+    caller_ = std::move(*caller);
     StartRead(&in_);
   }
 
@@ -127,7 +128,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     }
     begun_ = true;
     audit_.set_object(full_name(Collection::kUploads, start.sha256()));
-    audit_.begin();
+    audit_.begin(caller_);
     return {};
   }
 
@@ -169,6 +170,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   CallFrame& frame_;
+  Principal caller_;
   Uploads& uploads_;
   grpc::ByteBuffer* response_;
   grpc::ByteBuffer in_;  // gRPC writes it until OnReadDone, then work() uses it
@@ -189,7 +191,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(CallFrame& frame, 
                                                               grpc::CallbackServerContext* context,
                                                               grpc::ByteBuffer* response) {
   auto* stream = new UploadStream(frame, *context, uploads, response);  // deletes itself in OnDone
-  stream->begin(admit(*context, frame.tokens));
+  stream->begin(admit(*context, frame.people));
   return stream;
 }
 

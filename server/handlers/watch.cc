@@ -50,10 +50,11 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       : streams_(streams), parts_(parts), connection_(connection) {}
 
   /// Starts the stream, or ends it immediately if it was not admitted.
-  void begin(Status admitted, const grpc::ByteBuffer& bytes) {
+  void begin(Result<Principal> caller, const grpc::ByteBuffer& bytes) {
     self_ = shared_from_this();
     guarded([&]() -> Status {
-      if (!admitted.ok()) return admitted;
+      if (!caller.ok()) return caller.error();
+      caller_ = std::move(*caller);
       if (Status s = parse_request(bytes, request_); !s.ok()) return s;
       ASSIGN_OR_RETURN(id_, parse_name(Collection::kJobs, "name", request_.name()));
       parts_.hub.post(
@@ -203,6 +204,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   WatchStreams& streams_;
   const WatchStreams::Parts& parts_;
   const void* const connection_;
+  Principal caller_;
   v1::WatchJobRequest request_;
   std::string id_;
   std::shared_ptr<WatchStream> self_;
@@ -235,16 +237,16 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStreams::open(grpc::CallbackSer
                                                                const grpc::ByteBuffer* request) {
   const void* const connection = connection_of(*context);
   auto stream = std::make_shared<WatchStream>(*this, parts_, connection);
-  Status admitted = admit(*context, parts_.frame.tokens);
+  Result<Principal> caller = admit(*context, parts_.frame.people);
   {
     const MutexLock lock(mu_);
-    if (admitted.ok()) admitted = admit_stream(connection);
+    if (Status s = admit_stream(connection); caller.ok() && !s.ok()) caller = std::move(s).error();
     streams_.insert(stream.get());
     if (connection != nullptr) ++per_connection_[connection];
     peak_ = std::max(peak_, streams_.size());
   }
   changed_.notify_all();
-  stream->begin(std::move(admitted), *request);
+  stream->begin(std::move(caller), *request);
   return stream.get();
 }
 

@@ -12,40 +12,56 @@
 
 #include "server/rpc/admitted_peers.h"
 #include "server/rpc/tls_files.h"
-#include "src/base/files.h"
 #include "src/base/mutex.h"
+#include "src/base/person_name.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr std::string_view kScheme = "Bearer ";
 constexpr const char* kUserProperty = "trainyard_user";
+constexpr const char* kOwnerProperty = "trainyard_owns_daemon";
+constexpr const char* kTokenHeader = "authorization";
+constexpr const char* kActingForHeader = "trainyard-acting-for";
+
+using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
 std::string_view view(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
-/// Returns the name that belongs to the call's token.
-Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
-                                 const Tokens& tokens) {
-  const auto it = metadata.find("authorization");
-  if (it == metadata.end()) {
-    return make_error(
-        ErrorCode::kUnauthenticated, "CREDENTIALS_MISSING",
-        "this server requires a token: send the metadata `authorization: Bearer TOKEN`");
+/// Returns the header's value; empty if it was not sent.
+std::string_view header(const Metadata& metadata, const char* name) {
+  const auto it = metadata.find(name);
+  return it == metadata.end() ? std::string_view() : view(it->second);
+}
+
+/// Returns whose token the call has.
+Result<Principal> check_token(const Metadata& metadata, const People& people) {
+  if (!metadata.contains(kTokenHeader)) {
+    return make_error(ErrorCode::kUnauthenticated, "CREDENTIALS_MISSING",
+                      "this server requires a token: 'trainyard login' stores one; other clients "
+                      "send the metadata `authorization: Bearer TOKEN`");
   }
-  const std::string_view value = view(it->second);
-  const std::string* name =
-      value.starts_with(kScheme) ? tokens.find_name(value.substr(kScheme.size())) : nullptr;
-  if (name == nullptr) {
-    return make_error(ErrorCode::kUnauthenticated, "CREDENTIALS_INVALID", "the token is not valid");
+  const std::string_view value = header(metadata, kTokenHeader);
+  if (!value.starts_with(kScheme)) {
+    return make_error(ErrorCode::kUnauthenticated, "CREDENTIALS_INVALID",
+                      "the metadata `authorization` is not of the form `Bearer TOKEN`");
   }
-  return *name;
+  return people.find_by_token(value.substr(kScheme.size()), header(metadata, kActingForHeader));
+}
+
+/// Returns the connection's property; empty if it has none of this name.
+std::string property(const grpc::CallbackServerContext& context, const char* name) {
+  const std::shared_ptr<const grpc::AuthContext> marks = context.auth_context();
+  const std::vector<grpc::string_ref> values =
+      marks ? marks->FindPropertyValues(name) : std::vector<grpc::string_ref>();
+  return values.empty() ? std::string() : std::string(view(values.front()));
 }
 
 /// Refuses calls without a token to methods that are not ours. Calls to our handlers pass, because
 /// the handlers check the token themselves and return an error with a reason.
 class Gate final : public grpc::AuthMetadataProcessor {
  public:
-  explicit Gate(const Tokens& tokens) : tokens_(tokens) {}
+  explicit Gate(const People& people) : people_(people) {}
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*,
                        OutputMetadata*) override {
@@ -54,12 +70,12 @@ class Gate final : public grpc::AuthMetadataProcessor {
                                    view(path->second).starts_with("/trainyard.v1."))) {
       return grpc::Status::OK;
     }
-    if (check_header(metadata, tokens_).ok()) return grpc::Status::OK;
+    if (check_token(metadata, people_).ok()) return grpc::Status::OK;
     return {grpc::StatusCode::UNAUTHENTICATED, "this server requires a token"};
   }
 
  private:
-  const Tokens& tokens_;
+  const People& people_;
 };
 
 /// Refuses calls of services that are not for workers, such as reflection, which gRPC's plugin adds
@@ -77,83 +93,77 @@ class WorkersGate final : public grpc::AuthMetadataProcessor {
   }
 };
 
-/// Attaches the user's name to calls. gRPC's context belongs to the connection, so the property is
+/// Attaches the user to calls. gRPC's context belongs to the connection, so the properties are
 /// added only once.
 class UserMark final : public grpc::AuthMetadataProcessor {
  public:
-  explicit UserMark(std::shared_ptr<const std::string> name) : name_(std::move(name)) {}
+  explicit UserMark(std::shared_ptr<const SocketUser> user) : user_(std::move(user)) {}
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata&, grpc::AuthContext* context, OutputMetadata*,
                        OutputMetadata*) override {
     const MutexLock lock(mu_);
     if (context->FindPropertyValues(kUserProperty).empty()) {
-      context->AddProperty(kUserProperty, *name_);
+      context->AddProperty(kUserProperty, user_->name);
+      if (user_->owns_daemon) context->AddProperty(kOwnerProperty, "yes");
     }
     return grpc::Status::OK;
   }
 
  private:
-  const std::shared_ptr<const std::string> name_;
+  const std::shared_ptr<const SocketUser> user_;
   Mutex mu_;  // protects the contexts' properties, which gRPC does not protect
 };
 
-bool is_local(const grpc::CallbackServerContext& context) {
-  return context.peer().starts_with("unix:");
-}
-
 }  // namespace
 
-Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens) {
-  if (is_local(context)) return {};
-  if (tokens != nullptr) {
-    if (auto name = check_header(context.client_metadata(), *tokens); !name.ok()) {
-      return std::move(name).error();
-    }
-  }
-  admitted_peers().admit(context.peer());
-  return {};
+bool is_local(const grpc::CallbackServerContext& context) {
+  return !property(context, kUserProperty).empty();
 }
 
-std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* tokens) {
-  if (is_local(context)) {
-    const std::shared_ptr<const grpc::AuthContext> marks = context.auth_context();
-    const std::vector<grpc::string_ref> names =
-        marks ? marks->FindPropertyValues(kUserProperty) : std::vector<grpc::string_ref>();
-    return names.empty() ? kAnonymous : std::string(view(names.front()));
-  }
-  if (tokens == nullptr) return kAnonymous;
-  const Result<std::string> name = check_header(context.client_metadata(), *tokens);
-  return name.ok() ? *name : kAnonymous;
+Result<Principal> admit(const grpc::CallbackServerContext& context, People& people) {
+  const Metadata& metadata = context.client_metadata();
+  const std::string user = property(context, kUserProperty);
+  Result<Principal> caller =
+      user.empty() || metadata.contains(kTokenHeader)
+          ? check_token(metadata, people)
+          : people.find_by_user(user, !property(context, kOwnerProperty).empty(),
+                                header(metadata, kActingForHeader));
+  if (!caller.ok()) return caller;
+  if (user.empty()) admitted_peers().admit(context.peer());
+  people.note_call(*caller);
+  return caller;
 }
 
-std::string user_name(uid_t uid) {
+SocketUser socket_user(uid_t uid) {
   std::vector<char> buffer(16 << 10);
   passwd entry{};
   passwd* found = nullptr;
   const bool known =
       ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
-  const std::string_view name = known ? found->pw_name : "";
-  const bool plain = !name.empty() && name.size() <= 256 &&
-                     std::ranges::all_of(name, [](char c) { return c > 0x20 && c < 0x7f; });
-  return plain ? std::string(name) : "uid:" + std::to_string(uid);
+  std::string name = known ? found->pw_name : "";
+  if (!is_person_name(name)) name = "uid:" + std::to_string(uid);
+  return {std::move(name), uid == 0 || uid == ::geteuid()};
 }
 
-std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name) {
-  // Local credentials send nothing over the socket, so clients need no matching credentials.
-  std::shared_ptr<grpc::ServerCredentials> credentials =
-      grpc::experimental::LocalServerCredentials(UDS);
-  credentials->SetAuthMetadataProcessor(std::make_shared<UserMark>(std::move(name)));
+std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const SocketUser> user) {
+  std::shared_ptr<grpc::ServerCredentials> credentials = nameless_credentials();
+  credentials->SetAuthMetadataProcessor(std::make_shared<UserMark>(std::move(user)));
   return credentials;
 }
 
+std::shared_ptr<grpc::ServerCredentials> nameless_credentials() {
+  // Local credentials send nothing over the socket, so clients need no matching credentials.
+  return grpc::experimental::LocalServerCredentials(UDS);
+}
+
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
-                                                                 const Tokens* tokens) {
+                                                                 const People& people) {
   if (config.tls_certificate.empty()) return grpc::InsecureServerCredentials();
   ASSIGN_OR_RETURN(TlsFiles files, read_tls_files(config));
   grpc::SslServerCredentialsOptions options;
   options.pem_key_cert_pairs.push_back({std::move(files.key), std::move(files.certificate)});
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
-  if (tokens != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(*tokens));
+  credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(people));
   return credentials;
 }
 

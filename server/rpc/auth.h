@@ -1,10 +1,10 @@
-// server/rpc/auth.h: authenticates callers and names them.
+// server/rpc/auth.h: authenticates callers.
 //
 // The Unix socket's file mode decides who may connect to it, and the kernel reports the user at the
-// other end of a connection. A caller on TCP sends `authorization: Bearer TOKEN` if tokens are
-// configured, and has the name in the token's line. All our handlers call admit() first. A filter
-// on the TCP port refuses all other calls (reflection, unknown methods) without a token, except
-// health checks.
+// other end of a connection, who is the caller. A caller who sends `authorization: Bearer TOKEN` is
+// the token's person instead, on every socket; connections other than those of the Unix socket need
+// a token. All our handlers call admit() first. A filter on the TCP port refuses all other calls
+// (reflection, unknown methods) without a token, except health checks.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -15,32 +15,40 @@
 #include <string>
 
 #include "server/config/config.h"
-#include "server/config/token.h"
+#include "server/people/people.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
 
-/// Checks the token of a call that came by TCP, if `tokens` is not null.
-/// UNAUTHENTICATED/CREDENTIALS_MISSING, CREDENTIALS_INVALID.
-Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens);
+/// Returns who makes the call, and notes the time of the call. Nothing in the request can change
+/// it; the metadata `trainyard-acting-for` names the person for whom a service's token acts. Takes
+/// the token's digest, so it is called once for a call. UNAUTHENTICATED / CREDENTIALS_MISSING and
+/// those of People::find_by_token().
+Result<Principal> admit(const grpc::CallbackServerContext& context, People& people);
 
-/// Returns the name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket,
-/// the token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change
-/// it.
-std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* tokens);
+/// Returns whether the call came by a connection of the Unix socket whose user is known.
+bool is_local(const grpc::CallbackServerContext& context);
 
-/// Returns the user's name, or "uid:1000" for one without.
-std::string user_name(uid_t uid);
+/// The user at the other end of connections of the Unix socket.
+struct SocketUser {
+  std::string name;
+  bool owns_daemon = false;  // root or the daemon's own user
+};
+/// Returns the user's name, or "uid:1000" for one without or with a name that is none of a person
+/// (src/base/person_name.h).
+SocketUser socket_user(uid_t uid);
 
-/// Returns the credentials for the connections of one user on the Unix socket. They attach the
-/// user's name to the calls, for caller_of(). `name` is read when a call arrives, so it must not
-/// change after the first connection.
-std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name);
+/// Returns the credentials for the connections of one user on the Unix socket. They attach the user
+/// to the calls, for admit(). `user` is read when a call arrives, so it must not change after the
+/// first connection.
+std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const SocketUser> user);
+/// Returns the credentials for connections of a Unix socket that name no user: a token is needed.
+std::shared_ptr<grpc::ServerCredentials> nameless_credentials();
 
-/// Returns the credentials of the TCP port: TLS if configured, else none. `tokens` may be null and
-/// must outlive the server.
+/// Returns the credentials of the TCP port: TLS if configured, else none. `people` must outlive the
+/// server.
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
-                                                                 const Tokens* tokens);
+                                                                 const People& people);
 
 /// Returns the credentials of the port for remote workers: TLS, and no calls but those of the
 /// WorkerService, whose handlers check the worker's credential (worker_service.cc).

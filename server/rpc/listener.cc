@@ -27,9 +27,9 @@ constexpr int kWorkerStreamsPerConnectionMax = 128;
 // gRPC silently queues calls beyond this limit, so it is higher than the limit on watch streams,
 // which returns an error.
 constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
-/// Acceptors of the Unix socket: one each for the first 64 users, and the last one for all others.
-constexpr int kUserAcceptors = 65;
-constexpr const char* kOtherUsers = "other-users";
+/// Acceptors of the Unix socket, one each for the first users. One more is for all others, who need
+/// a token, because the calls of one acceptor's connections cannot be told apart.
+constexpr int kUserAcceptors = 64;
 
 Error listen_error(const std::string& where, const std::string& why, bool in_use) {
   return make_error(ErrorCode::kFailedPrecondition, in_use ? "ADDRESS_IN_USE" : "LISTEN_FAILED",
@@ -101,7 +101,7 @@ void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionR
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const Tokens* tokens,
+Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, const People& people,
                                                         const std::vector<grpc::Service*>& services,
                                                         const std::vector<std::string>& names,
                                                         const ConnectionRules& rules) {
@@ -123,7 +123,7 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
     ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
-                     tcp_credentials(config, tokens));
+                     tcp_credentials(config, people));
     ASSIGN_OR_RETURN(listener->port_, listener->acceptor_.listen_tcp(
                                           address, bounds.tcp,
                                           listener->add_acceptor(builder, std::move(credentials))));
@@ -192,28 +192,29 @@ Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds b
 
 Acceptor::PassOn Listener::add_user_acceptors(grpc::ServerBuilder& builder) {
   struct UserAcceptor {
-    std::shared_ptr<std::string> name;  // of the user to whom the acceptor was assigned
+    std::shared_ptr<SocketUser> user;  // to whom the acceptor was assigned
     Acceptor::PassOn pass_on;
   };
   std::vector<UserAcceptor> acceptors;
   for (int i = 0; i < kUserAcceptors; ++i) {
-    auto name = std::make_shared<std::string>(kOtherUsers);
-    Acceptor::PassOn pass_on = add_acceptor(builder, user_credentials(name));
-    acceptors.push_back({std::move(name), std::move(pass_on)});
+    auto user = std::make_shared<SocketUser>();
+    Acceptor::PassOn pass_on = add_acceptor(builder, user_credentials(user));
+    acceptors.push_back({std::move(user), std::move(pass_on)});
   }
-  // Only the acceptor's thread calls this. It sets a user's name before it passes on the user's
-  // first connection.
-  return [acceptors = std::move(acceptors), users = std::map<uid_t, size_t>()](int fd) mutable {
+  // Only the acceptor's thread calls this. It sets a user before it passes on the user's first
+  // connection.
+  return [acceptors = std::move(acceptors), others = add_acceptor(builder, nameless_credentials()),
+          users = std::map<uid_t, size_t>()](int fd) mutable {
     const std::optional<uid_t> uid = Acceptor::user_of(fd);
-    size_t acceptor = acceptors.size() - 1;  // shared by all users without an acceptor of their own
-    if (const auto known = uid ? users.find(*uid) : users.end(); known != users.end()) {
-      acceptor = known->second;
-    } else if (uid && users.size() < acceptors.size() - 1) {
-      acceptor = users.size();
-      *acceptors[acceptor].name = user_name(*uid);
-      users.emplace(*uid, acceptor);
+    if (!uid) return others(fd);
+    const auto [known, is_new] = users.try_emplace(*uid, users.size());
+    if (known->second >= acceptors.size()) {
+      users.erase(known);
+      return others(fd);
     }
-    acceptors[acceptor].pass_on(fd);
+    const UserAcceptor& acceptor = acceptors[known->second];
+    if (is_new) *acceptor.user = socket_user(*uid);
+    acceptor.pass_on(fd);
   };
 }
 

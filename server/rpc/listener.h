@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "server/config/config.h"
-#include "server/config/token.h"
 #include "server/rpc/acceptor.h"
 #include "src/base/result.h"
 
@@ -23,6 +22,8 @@ class ExternalConnectionAcceptor;
 }  // namespace grpc
 
 namespace trainyard::server {
+
+class People;
 
 /// The maximum size of a message, in either direction.
 inline constexpr int kMessageBytesMax = 4 << 20;
@@ -42,7 +43,7 @@ class Listener {
   /// Opens the public API's Unix socket, with the group of socket_group if there is one, and, if
   /// configured, its TCP port. Errors:
   /// FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; errors of reading the TLS files.
-  static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Tokens* tokens,
+  static Result<std::unique_ptr<Listener>> open_public(const Config& config, const People& people,
                                                        const std::vector<grpc::Service*>& services,
                                                        const std::vector<std::string>& names,
                                                        const ConnectionRules& rules = {});

@@ -26,7 +26,12 @@ std::vector<AuditEntry> read_entries(Connection& db, const AuditQuery& query, in
                                      int64_t count_max) {
   Query rows(db,
              "SELECT number, time_us, caller, address, action, object, result FROM audit"
-             " WHERE number < ?1 AND (?2 = '' OR caller = ?2) AND (?3 = '' OR action = ?3)"
+             // The caller's text is "alice by ci (token t-12ab)"; names contain no blanks.
+             " WHERE number < ?1"
+             "  AND (?2 = '' OR caller = ?2 OR substr(caller, 1, length(?2) + 1) = ?2 || ' '"
+             "   OR instr(caller || ' ', ' by ' || ?2 || ' ') > 0"
+             "   OR instr(caller, '(token ' || ?2 || ')') > 0)"
+             "  AND (?3 = '' OR action = ?3)"
              "  AND (?4 = '' OR object = ?4) AND time_us >= ?5 AND (?6 = 0 OR time_us < ?6)"
              " ORDER BY number DESC LIMIT ?7");
   rows.bind(before).bind(query.caller).bind(query.action).bind(query.object);

@@ -20,7 +20,7 @@ class StoreCore;
 struct AuditEntry {
   int64_t number = 0;
   int64_t time_us = 0;
-  std::string caller;
+  std::string caller;  // Principal::text()
   std::string address;
   std::string action;
   std::string object;
@@ -29,7 +29,7 @@ struct AuditEntry {
 
 /// Selects entries; empty texts and zeros select all.
 struct AuditQuery {
-  std::string caller;
+  std::string caller;  // a person, a service or a token's ID
   std::string action;
   std::string object;    // equal to the entry's object
   int64_t since_us = 0;  // not older than this

@@ -659,6 +659,10 @@ TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
 // the server's arguments, the connections have no maximum age and stay open forever.
 TEST_F(ServiceApi, AcceptedConnectionsEndAtTheirMaximumAge) {
   stop();
+  std::filesystem::create_directories(root_);
+  std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
+  std::filesystem::permissions(root_ / "token", std::filesystem::perms::owner_read);
+  config_.token_file = root_ / "token";
   config_.listen = "127.0.0.1:0";
   change_parts_ = [](DaemonParts& parts) {
     parts.connections = {.age_ms = 300, .age_grace_ms = 300};
@@ -669,10 +673,13 @@ TEST_F(ServiceApi, AcceptedConnectionsEndAtTheirMaximumAge) {
     SCOPED_TRACE(target);
     connect(target);
     v1::ServerInfo info;
-    ASSERT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
+    const auto first = context();
+    first->AddMetadata("authorization", "Bearer 0123456789abcdef0123");
+    ASSERT_TRUE(system_->GetServerInfo(first.get(), {}, &info).ok());
     EXPECT_TRUE(channel_->WaitForStateChange(GRPC_CHANNEL_READY,
                                              std::chrono::system_clock::now() + patience()));
-    auto again = context();
+    const auto again = context();
+    again->AddMetadata("authorization", "Bearer 0123456789abcdef0123");
     again->set_wait_for_ready(true);
     EXPECT_TRUE(system_->GetServerInfo(again.get(), {}, &info).ok()) << "a client connects again";
   }

@@ -114,7 +114,7 @@ TEST_F(ServiceAudit, OnTcpTheEntryHasTheTokensNameAndTheAddress) {
   EXPECT_FALSE(cancel("nobodys", context()).ok());
   const std::vector<v1::AuditEntry> cancels = entries("CancelJob", as("0123456789abcdef-ada"));
   ASSERT_EQ(cancels.size(), 1U) << "a stranger fills no table";
-  EXPECT_EQ(cancels[0].caller(), "ada");
+  EXPECT_EQ(cancels[0].caller(), "ada (token token_file:1)");
   EXPECT_TRUE(cancels[0].address().starts_with("127.0.0.1:")) << cancels[0].address();
 }
 

@@ -10,6 +10,7 @@
 #include "server/config/config.h"
 #include "server/config/log.h"
 #include "server/config/token.h"
+#include "src/base/sha256.h"
 
 namespace trainyard::server {
 namespace {
@@ -76,6 +77,11 @@ TEST(ServiceConfig, TheGroupOfTheSocketMustExist) {
             "socket_group: this machine has no group 'no-such-group'; 'addgroup --system NAME' "
             "creates one");
   EXPECT_NE(refusal_of("socket_group: ''\n").find("name of a group"), std::string::npos);
+  EXPECT_EQ(config.socket_role, "member");
+  ASSERT_TRUE(apply_setting("socket_role", "none", config).ok());
+  EXPECT_EQ(config.socket_role, "none");
+  EXPECT_NE(refusal_of("socket_role: root\n").find("none, viewer, member or maintainer"),
+            std::string::npos);
 }
 
 TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
@@ -225,10 +231,12 @@ class ServiceTokens : public ::testing::Test {
 TEST_F(ServiceTokens, AreReadOnlyFromAPrivateFile) {
   const Result<Tokens> tokens = load("0123456789abcdef\n");
   ASSERT_TRUE(tokens.ok()) << tokens.error().message;
-  ASSERT_NE(tokens->find_name("0123456789abcdef"), nullptr);
-  EXPECT_EQ(*tokens->find_name("0123456789abcdef"), "token") << "it has no name";
-  EXPECT_EQ(tokens->find_name("0123456789abcdeF"), nullptr);
-  EXPECT_EQ(tokens->find_name(""), nullptr);
+  ASSERT_EQ(tokens->lines().size(), 1U);
+  const Tokens::Line& line = tokens->lines().front();
+  EXPECT_EQ(line.person, "token") << "it has no name";
+  EXPECT_FALSE(line.named);
+  EXPECT_EQ(line.digest, sha256_hex("0123456789abcdef"));
+  EXPECT_NE(tokens->warning().find("token_file has a token without a name"), std::string::npos);
   ::chmod(path_.c_str(), 0644);
   EXPECT_FALSE(Tokens::load(path_).ok());
   std::filesystem::remove(path_);
@@ -240,12 +248,14 @@ TEST_F(ServiceTokens, MayHaveNames) {
       "# who may call\n\nada   0123456789abcdef-ada\r\nbob@lab 0123456789abcdef-bob\n"
       "ada 0123456789abcdef-new\n0123456789abcdef-old\n");
   ASSERT_TRUE(tokens.ok()) << tokens.error().message;
-  EXPECT_EQ(*tokens->find_name("0123456789abcdef-ada"), "ada");
-  EXPECT_EQ(*tokens->find_name("0123456789abcdef-new"), "ada") << "two may have one name";
-  EXPECT_EQ(*tokens->find_name("0123456789abcdef-bob"), "bob@lab");
-  EXPECT_EQ(*tokens->find_name("0123456789abcdef-old"), "token");
-  EXPECT_EQ(tokens->find_name("ada"), nullptr);
-  EXPECT_EQ(tokens->find_name("ada 0123456789abcdef-ada"), nullptr);
+  std::vector<std::string> lines;
+  for (const Tokens::Line& line : tokens->lines()) {
+    lines.push_back(line.person + (line.named ? " named" : ""));
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{"ada named", "bob@lab named", "ada named", "token"}))
+      << "a person may have two";
+  EXPECT_EQ(tokens->lines().at(1).digest, sha256_hex("0123456789abcdef-bob"));
+  EXPECT_EQ(load("ada 0123456789abcdef-ada\n")->warning(), "");
 }
 
 TEST_F(ServiceTokens, AnInvalidFileIsRefusedWithTheLine) {
@@ -253,7 +263,7 @@ TEST_F(ServiceTokens, AnInvalidFileIsRefusedWithTheLine) {
   EXPECT_NE(
       refusal("ada fedcba9876543210\nbob fedcba9876543210\n").find("line 2: an earlier line has"),
       std::string::npos);
-  EXPECT_NE(refusal("anonymous fedcba9876543210\n").find("line 1: the name is not valid"),
+  EXPECT_NE(refusal("-ada fedcba9876543210\n").find("line 1: the name is not valid"),
             std::string::npos);
   EXPECT_NE(refusal("a/b fedcba9876543210\n").find("line 1: the name is not valid"),
             std::string::npos);

@@ -103,6 +103,24 @@ TEST_F(StoreAudit, FiltersAndPagesSelectEntries) {
   EXPECT_EQ(audit().list(negative).error().reason, "PAGE_SIZE_NEGATIVE");
 }
 
+TEST_F(StoreAudit, EntriesAreFoundByPersonServiceAndToken) {
+  for (const char* caller :
+       {"ada", "ada (token t-1)", "ada by ci (token t-2)", "adam", "ci (token t-2)"}) {
+    audit().end(audit().begin(call("CancelJob", caller, caller)), "", "OK");
+  }
+  const auto count = [&](const std::string& caller) {
+    AuditQuery query;
+    query.caller = caller;
+    return lines(query).size();
+  };
+  EXPECT_EQ(count("ada"), 3U);
+  EXPECT_EQ(count("adam"), 1U);
+  EXPECT_EQ(count("ci"), 2U) << "by itself and for others";
+  EXPECT_EQ(count("t-2"), 2U);
+  EXPECT_EQ(count("t-"), 0U);
+  EXPECT_EQ(count("by"), 0U);
+}
+
 TEST_F(StoreAudit, AnEntryIsWrittenOnce) {
   const int64_t number = audit().begin(call("CancelJob", "digits"));
   audit().end(number, "", "OK");
