@@ -168,6 +168,39 @@ def gguf():
                                      "tokenizer.ggml.scores": [0.0, 0.0, -1.0, -2.0, -0.5, 0.0]}, {}))
 
 
+def model_config():
+    golden = json.loads((GOLDEN / "families.json").read_text())
+    seen = set()
+    for case in golden.values():
+        kind = case["config"]["model_type"]
+        if kind not in seen:
+            seen.add(kind)
+            write("model_config", re.sub(r"\W", "_", kind), json.dumps(case["config"]))
+    llama = golden["llama"]["config"]
+    write("model_config", "negative", json.dumps(llama | {"hidden_size": -32}))
+    write("model_config", "huge", json.dumps(llama | {"hidden_size": 1 << 62, "num_hidden_layers": 1 << 31}))
+    write("model_config", "rope_yarn", json.dumps(llama | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}))
+    write("model_config", "no_config", "[1, 2]")
+
+
+def weights_index():
+    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    write("weights_index", "two_files", json.dumps(
+        {"metadata": {"total_size": 24}, "weight_map": {"a.weight": names[0], "b.weight": names[1], "b.bias": names[1]}}))
+    write("weights_index", "outside", json.dumps({"weight_map": {"a": "../a.safetensors"}}))
+    write("weights_index", "absolute", json.dumps({"weight_map": {"a": "/etc/passwd"}}))
+    write("weights_index", "numbers", json.dumps({"metadata": {"total_size": -1}, "weight_map": {"a": 1}}))
+    write("weights_index", "empty", "{}")
+
+
+def manifest():
+    files = [{"path": "trainyard.db", "size_bytes": 4096, "sha256": "0" * 64}]
+    backup = {"format_version": 1, "server_version": "0.1.0", "created": "2026-11-30T12:00:00Z", "commit": 7, "files": files}
+    write("manifest", "backup", json.dumps(backup))
+    write("manifest", "backup_newer", json.dumps(backup | {"format_version": 2}))
+    write("manifest", "backup_outside", json.dumps(backup | {"files": [files[0] | {"path": "../trainyard.db", "size_bytes": -1}]}))
+
+
 def npy_of(header, data, version=1):
     text = header.encode() + b"\n"
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
@@ -344,5 +377,6 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, model_config, weights_index, manifest, npy, arrays, documents, jsonl,
+             subword, archive, image, schema, onnx, spec):
     make()
