@@ -17,7 +17,12 @@ if(TRAINYARD_SERVICE)
   find_package(Protobuf REQUIRED)  # must come before gRPC
   find_package(gRPC CONFIG REQUIRED)
   find_package(yaml-cpp REQUIRED)
-  list(APPEND outside grpc=gRPC::grpc++ protobuf=protobuf::libprotobuf yaml=yaml-cpp)
+  find_path(SECCOMP_INCLUDE_DIR seccomp.h REQUIRED)
+  find_library(SECCOMP_LIBRARY seccomp REQUIRED)
+  add_library(seccomp UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(seccomp PROPERTIES IMPORTED_LOCATION ${SECCOMP_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${SECCOMP_INCLUDE_DIR})
+  list(APPEND outside grpc=gRPC::grpc++ protobuf=protobuf::libprotobuf yaml=yaml-cpp seccomp=seccomp)
 endif()
 foreach(pair IN LISTS outside)
   string(REGEX MATCH "^([^=]+)=(.+)$" pair ${pair})

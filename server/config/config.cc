@@ -69,6 +69,10 @@ Setting price_setting(const char* name, const char* help, double Config::*member
   return {name, help, false, assign};
 }
 
+const char* sandbox_text(SandboxMode mode) {
+  return mode == SandboxMode::kAuto ? "auto" : mode == SandboxMode::kRequired ? "required" : "off";
+}
+
 Status assign_ingest_root(Config& c, std::string_view text) {
   std::error_code ec;
   const std::filesystem::path root = std::filesystem::path(text).lexically_normal();
@@ -106,6 +110,15 @@ Status assign_time_algorithms(Config& c, std::string_view text) {
   if (text != "true" && text != "false") return refuse("time_algorithms", text, "true or false");
   c.time_algorithms = text == "true";
   return {};
+}
+
+Status assign_sandbox(Config& c, std::string_view text) {
+  for (const SandboxMode mode : {SandboxMode::kAuto, SandboxMode::kRequired, SandboxMode::kOff}) {
+    if (text != sandbox_text(mode)) continue;
+    c.sandbox = mode;
+    return {};
+  }
+  return refuse("sandbox", text, "auto, required or off");
 }
 
 Status assign_preemption(Config& c, std::string_view text) {
@@ -286,6 +299,10 @@ const std::vector<Setting>& settings() {
       {"log_format", "text, or json: one object for each line", false, assign_log_format},
       path_setting("worker", "Worker program; default trainyard-worker in the folder of trainyardd",
                    &Config::worker),
+      {"sandbox",
+       "Restrict what workers may read, write and call: auto (as far as this host can), required "
+       "(refuse tasks otherwise) or off",
+       false, assign_sandbox},
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
                     &Config::upload_bytes_max),
       bytes_setting("disk_free_bytes_min",
@@ -490,7 +507,8 @@ std::string describe_config(const Config& c) {
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
          line("log_level", c.log_level) +
          line("log_format", c.log_format == LogFormat::kJson ? "json" : "text") +
-         line("worker", c.worker) + line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
+         line("worker", c.worker) + line("sandbox", sandbox_text(c.sandbox)) +
+         line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
          line("disk_free_bytes_min", std::to_string(c.disk_free_bytes_min)) +
          line("ingest_root", roots.empty() ? "" : "[" + roots + "]") +
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +

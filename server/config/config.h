@@ -37,6 +37,10 @@ struct KeptJobs {
   std::optional<int64_t> younger_than_seconds;  // keep jobs that ended within this time
 };
 
+/// What happens if this host lacks a part of the workers' sandbox (server/sandbox): kAuto uses the
+/// other parts and warns, kRequired refuses tasks, also those on GPUs, which have no sandbox.
+enum class SandboxMode : uint8_t { kAuto, kRequired, kOff };
+
 struct Config {
   std::filesystem::path state_dir;
   std::filesystem::path socket;  // default <state_dir>/trainyard.sock
@@ -73,6 +77,7 @@ struct Config {
   std::string log_level = "info";
   LogFormat log_format = LogFormat::kText;
   std::filesystem::path worker;  // default: trainyard-worker in the folder of trainyardd
+  SandboxMode sandbox = SandboxMode::kAuto;
   int64_t upload_bytes_max = int64_t{64} << 30;
   // Below this, nothing new is accepted; 0: no bound.
   int64_t disk_free_bytes_min = int64_t{1} << 30;

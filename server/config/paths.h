@@ -33,6 +33,15 @@ class StatePaths {
   std::filesystem::path weights(const std::string& job_uid, const std::string& digest) const {
     return job_uid.empty() ? upload(digest) : model(job_uid) / "model.safetensors";
   }
+  /// Returns the folder in which one task may write, by the name of what it makes. The folder with
+  /// all of them is emptied when the daemon starts.
+  std::filesystem::path scratch(const std::string& name) const { return scratches() / name; }
+  std::filesystem::path scratches() const { return root_ / "scratch"; }
+  /// Returns where a training worker of this host writes the model, from where it is moved to its
+  /// place.
+  std::filesystem::path written_model(const std::string& job_uid) const {
+    return job(job_uid) / "model";
+  }
   std::filesystem::path job(const std::string& job_uid) const { return root_ / "jobs" / job_uid; }
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
@@ -72,7 +81,8 @@ class StatePaths {
 
   /// Creates the subfolders; the process's umask keeps them private.
   Status create(Files& files) const {
-    for (const char* name : {"uploads", "datasets", "models", "jobs", "algorithms", "logs"}) {
+    for (const char* name :
+         {"uploads", "datasets", "models", "jobs", "algorithms", "logs", "scratch"}) {
       if (Status s = files.create_directories(root_ / name); !s.ok()) return s;
     }
     return {};

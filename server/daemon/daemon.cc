@@ -26,6 +26,7 @@
 #include "server/processes/process.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/tls_files.h"
+#include "server/sandbox/sandbox.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
 #include "src/base/mutex.h"
@@ -78,6 +79,11 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
                                                : int64_t{config.stall_timeout_seconds} * 1000;
   options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
   options.unattended_ms = int64_t{config.unattended_seconds} * 1000;
+  options.sandbox = config.sandbox;
+  if (const std::vector<std::string> missing = missing_walls(probe_sandbox_host());
+      !missing.empty()) {
+    options.sandbox_missing = missing.front();
+  }
   return options;
 }
 
@@ -175,6 +181,7 @@ struct Daemon::Impl {
   Status open_worker_listeners();
   /// Passes the drained devices in the store to the inventory.
   Status read_drains();
+  void report_sandbox();
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
@@ -231,7 +238,18 @@ Status Daemon::Impl::read_drains() {
   return {};
 }
 
+void Daemon::Impl::report_sandbox() {
+  const SandboxHost host = probe_sandbox_host();
+  const std::string parts = config.sandbox == SandboxMode::kOff ? "off" : describe(host);
+  spdlog::info("event=sandbox {}", kv("parts", parts));
+  if (config.sandbox == SandboxMode::kOff) {
+    return warn("sandbox_off", "workers run without a sandbox (the setting sandbox is off)");
+  }
+  for (const std::string& missing : missing_walls(host)) warn("sandbox_incomplete", missing);
+}
+
 Status Daemon::Impl::open(const DaemonParts& parts) {
+  if (Status s = parts.files->remove_all(paths.scratches()); !s.ok()) return s;
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
   if (Status s = people.reload(); !s.ok()) return s;
   if (!config.token_file.empty()) {
@@ -249,6 +267,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
     if (tls.warning) warn("certificate_not_valid", *tls.warning);
   }
+  report_sandbox();
   StagedBackup::remove_leftovers(paths);
   if (Status s = read_drains(); !s.ok()) return s;
   if (Status s = forecaster.open(); !s.ok()) return s;
@@ -407,6 +426,14 @@ void Daemon::Impl::stop(bool leave_training) {
 
 namespace {
 
+/// Reports which parts of the workers' sandbox this host has.
+void check_sandbox(const Config& config, const std::function<void(const std::string&)>& line) {
+  if (config.sandbox == SandboxMode::kOff) return line("sandbox  off");
+  const SandboxHost host = probe_sandbox_host();
+  line("sandbox  ok  " + describe(host) + "; tasks on GPUs have none");
+  for (const std::string& missing : missing_walls(host)) line("sandbox  warning  " + missing);
+}
+
 /// Checks the files and the group that the listeners need.
 Status check_listeners(const Config& config, const std::function<void(const std::string&)>& line) {
   ASSIGN_OR_RETURN(const std::optional<gid_t> group, find_socket_group(config));
@@ -431,6 +458,7 @@ Result<bool> check_installation(const Config& config,
   line("config   ok");
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   line("worker   ok  " + config.worker.string());
+  check_sandbox(config, line);
   if (Status s = check_private_files(config); !s.ok()) return s.error();
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));

@@ -70,6 +70,7 @@ void Attempts::start_here(const Job& job, const Dataset& dataset, const std::str
   task.outlives = true;
   task.owner = owner;
   task.nonce = nonce;
+  task.sandbox = owner->sandbox();
   for (const std::string& name : job.devices) {
     const auto device = std::ranges::find(devices, name, &Device::name);
     if (device != devices.end()) task.gpus.push_back(device->uuid);

@@ -29,8 +29,10 @@ std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& j
       if (is_leftover(it->path())) found.push_back(it->path());
     }
   };
-  scan(paths.job(job_uid),
-       [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
+  scan(paths.job(job_uid), [&](const fs::path& path) {
+    return path.filename().string().starts_with("reports-") ||
+           path.stem() == paths.written_model(job_uid).filename();  // also .tmp and .old
+  });
   scan(paths.checkpoints(job_uid), [](const fs::path& path) { return path.extension() == ".tmp"; });
   for (const CheckpointFolder& checkpoint : list_checkpoints(paths.checkpoints(job_uid))) {
     if (is_half_removed(checkpoint)) found.push_back(checkpoint.path);

@@ -155,7 +155,7 @@ Status TrainTask::add_paths(v1::TrainTask& task) const {
   }
   task.set_dataset_dir(paths.dataset(options_.dataset_digest).string());
   task.set_checkpoint_dir(paths.checkpoints(job_.uid).string());
-  task.set_model_dir(paths.model(job_.uid).string());
+  task.set_model_dir(paths.written_model(job_.uid).string());
   task.set_spool_path(paths.spool(job_.uid, job_.attempt).string());
   task.set_initial_weights_path(std::move(weights));
   if (options_.time_algorithms) task.set_algorithms_dir(paths.algorithms().string());

@@ -63,6 +63,9 @@ class TrainTask final : public TaskOwner {
   /// mention.
   void make_room(std::string for_job);
 
+  /// Returns what the attempt's worker on this host may do.
+  v1::WorkerSandbox sandbox() const;
+
   void spawned(pid_t pid, int64_t start_time, Done<void> recorded) override;
   void enrolled(std::string nonce_digest, Done<void> recorded) override;
   Result<FileGrant> grant() override;

@@ -81,6 +81,7 @@ std::string Supervisor::start(NewTask fresh) {
   task->outlives = fresh.outlives && impl_->options.unattended_ms > 0;
   task->gpus = std::move(fresh.gpus);
   task->nonce = std::move(fresh.nonce);
+  task->sandbox = std::move(fresh.sandbox);
   task->owner = std::move(fresh.owner);
   if (fresh.time_max_ms > 0) task->late_us = impl_->clock.steady_us() + fresh.time_max_ms * 1000;
   {

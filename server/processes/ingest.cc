@@ -6,9 +6,12 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "server/config/log.h"
+#include "server/processes/scratch.h"
+#include "server/processes/worker_sandbox.h"
 #include "src/base/check.h"
 #include "src/base/mutex.h"
 
@@ -65,6 +68,8 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
     bool cancelled = false;  // stopped for good
   };
 
+  /// Returns what the dataset's worker may do, and makes the folder in which it may write.
+  v1::WorkerSandbox sandbox_of(const Dataset& dataset);
   bool is_small(const Dataset& dataset) const;
   bool has_place(const Item& item) const TRAINYARD_REQUIRES(mu);
   bool is_unattended(const std::string& digest) const TRAINYARD_REQUIRES(mu);
@@ -127,7 +132,7 @@ class IngestTask final : public TaskOwner {
       task.add_source_paths(paths_.upload(source.sha256()).string());
     }
     task.mutable_stamps()->Assign(stamps_.begin(), stamps_.end());
-    task.set_output_dir(folder().string());
+    task.set_output_dir(written().string());
     for (const std::filesystem::path& root : allowed_roots_) task.add_allowed_roots(root.string());
     return assignment;
   }
@@ -155,10 +160,13 @@ class IngestTask final : public TaskOwner {
     });
   }
 
-  void ended(const TaskEnd&, TaskHold hold) override {
+  void ended(const TaskEnd& end, TaskHold hold) override {
     {
       const MutexLock lock(mu_);
       over_ = true;
+      if (end.start_error && end.start_error->reason == "SANDBOX_UNAVAILABLE") {
+        refusal_ = end.start_error;
+      }
       // The process may end while its outcome is being stored. The files of a dataset that becomes
       // READY must stay, so leave() is called only after the store has replied.
       if (storing_) {
@@ -173,17 +181,26 @@ class IngestTask final : public TaskOwner {
   void leave(TaskHold hold) {
     supervisor_.in_background([this, hold = std::move(hold)] {
       bool stored = false;
+      std::optional<Error> refusal;
       {
         const MutexLock lock(mu_);
         stored = stored_;
+        refusal = refusal_;
       }
+      (void)files_.remove_all(scratch());
       if (!stored) (void)files_.remove_all(folder());
-      gone_(!stored);
+      if (!refusal) return gone_(!stored);
+      // Another try would be refused too.
+      fail(refusal->reason, refusal->message, [this, hold](const Status&) { gone_(false); });
     });
   }
 
   void store(const v1::Outcome& outcome, Done<void> done) {
     if (outcome.kind() == v1::Outcome::SUCCEEDED) {
+      if (Status s = take_result(files_, written(), folder()); !s.ok()) {
+        if (is_of_file_error(s.error().reason)) return done(std::move(s));
+        return fail("INTERNAL", paths_.hide(s.error().message), std::move(done));
+      }
       std::error_code ec;
       if (!std::filesystem::exists(folder() / "digest", ec)) {
         return fail("INTERNAL", "the ingest reported success but created no dataset",
@@ -193,12 +210,14 @@ class IngestTask final : public TaskOwner {
                                          std::move(done));
     }
     if (outcome.kind() == v1::Outcome::STOPPED) return done({});
-    (void)files_.remove_all(folder());
     fail(outcome.reason().empty() ? "INTERNAL" : outcome.reason(), paths_.hide(outcome.message()),
          std::move(done));
   }
 
   std::filesystem::path folder() const { return paths_.dataset(dataset_.digest); }
+  std::filesystem::path scratch() const { return paths_.scratch(dataset_.digest); }
+  /// Returns where the worker writes the dataset.
+  std::filesystem::path written() const { return scratch() / "dataset"; }
   void fail(const std::string& reason, const std::string& message, Done<void> done) {
     store_.datasets().set_failed(dataset_.digest, reason, message, std::move(done));
   }
@@ -218,9 +237,25 @@ class IngestTask final : public TaskOwner {
   bool stored_ TRAINYARD_GUARDED_BY(mu_) = false;
   // The process has ended, so later outcomes are refused.
   bool over_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::optional<Error> refusal_ TRAINYARD_GUARDED_BY(mu_);  // why no worker could be started
 };
 
 }  // namespace
+
+v1::WorkerSandbox IngestRunner::Impl::sandbox_of(const Dataset& dataset) {
+  const std::filesystem::path scratch = paths.scratch(dataset.digest);
+  if (Status s = make_scratch(files, scratch); !s.ok()) {  // the worker's error says more
+    spdlog::warn("event=scratch_not_created {}", kv("message", s.error().message));
+  }
+  v1::WorkerSandbox sandbox = parsing_sandbox();
+  add_scratch(sandbox, scratch);
+  for (const v1::DatasetSource& source : dataset.spec.sources()) {
+    if (source.server_path().empty()) add_readable(sandbox, paths.upload(source.sha256()));
+  }
+  add_server_sources(sandbox, dataset.spec);
+  sandbox.set_learns_tokenizer(learns_tokenizer(dataset.spec));
+  return sandbox;
+}
 
 bool IngestRunner::Impl::is_small(const Dataset& dataset) const {
   int64_t bytes = 0;
@@ -301,6 +336,7 @@ bool IngestRunner::Impl::start_next() {
   // Removes what an unfinished ingest has left; a complete dataset with this digest would be READY.
   (void)files.remove_all(paths.dataset(item.dataset.digest));
   Supervisor::NewTask fresh;
+  fresh.sandbox = sandbox_of(item.dataset);
   fresh.kind = "ingest " + item.dataset.name();
   fresh.time_max_ms = kIngestTimeMaxMs;
   fresh.owner = std::make_shared<IngestTask>(

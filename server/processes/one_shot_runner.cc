@@ -39,6 +39,8 @@ class OneShotTask final : public TaskOwner {
   void ended(const TaskEnd& end, TaskHold /*hold*/) override {
     if (end.late) {
       answer(options_.late);
+    } else if (end.start_error && end.start_error->reason == "SANDBOX_UNAVAILABLE") {
+      answer(*end.start_error);
     } else if (end.stop_asked) {
       answer(stopping_error());
     } else {  // has no effect after a result
@@ -77,6 +79,7 @@ struct OneShotRunner::Impl : std::enable_shared_from_this<OneShotRunner::Impl> {
 
   struct Item {
     v1::Assignment assignment;
+    v1::WorkerSandbox sandbox;
     Done<v1::Outcome> done;
     std::vector<std::string> gpus;
   };
@@ -86,6 +89,7 @@ struct OneShotRunner::Impl : std::enable_shared_from_this<OneShotRunner::Impl> {
     fresh.kind = options.kind;
     fresh.time_max_ms = options.time_max_ms;
     fresh.gpus = std::move(item.gpus);
+    fresh.sandbox = std::move(item.sandbox);
     fresh.owner =
         std::make_shared<OneShotTask>(options, std::move(item.assignment), std::move(item.done),
                                       [impl = shared_from_this()] { impl->task_gone(); });
@@ -117,9 +121,9 @@ struct OneShotRunner::Impl : std::enable_shared_from_this<OneShotRunner::Impl> {
 OneShotRunner::OneShotRunner(Supervisor& supervisor, OneShotOptions options)
     : impl_(std::make_shared<Impl>(supervisor, std::move(options))) {}
 
-void OneShotRunner::run(v1::Assignment assignment, Done<v1::Outcome> done,
-                        std::vector<std::string> gpus) {
-  Impl::Item item{std::move(assignment), std::move(done), std::move(gpus)};
+void OneShotRunner::run(v1::Assignment assignment, v1::WorkerSandbox sandbox,
+                        Done<v1::Outcome> done, std::vector<std::string> gpus) {
+  Impl::Item item{std::move(assignment), std::move(sandbox), std::move(done), std::move(gpus)};
   {
     MutexLock lock(impl_->mu);
     if (impl_->draining) {

@@ -34,9 +34,10 @@ class OneShotRunner {
   OneShotRunner(Supervisor& supervisor, OneShotOptions options);
 
   /// Starts the task or queues it. `done` is called once, with an outcome that SUCCEEDED or the
-  /// error: the worker's, `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING. `gpus`
-  /// as in Supervisor::NewTask.
-  void run(v1::Assignment assignment, Done<v1::Outcome> done, std::vector<std::string> gpus = {});
+  /// error: the worker's, `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING,
+  /// FAILED_PRECONDITION/SANDBOX_UNAVAILABLE. `sandbox` and `gpus` as in Supervisor::NewTask.
+  void run(v1::Assignment assignment, v1::WorkerSandbox sandbox, Done<v1::Outcome> done,
+           std::vector<std::string> gpus = {});
   /// Ends all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 

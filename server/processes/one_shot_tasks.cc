@@ -8,6 +8,8 @@
 
 #include "proto/convert/run.h"
 #include "server/config/log.h"
+#include "server/processes/scratch.h"
+#include "server/processes/worker_sandbox.h"
 #include "src/base/sha256.h"
 #include "src/runtime/cuda_error.h"
 
@@ -160,6 +162,8 @@ void OneShotTasks::drain() {
 }
 
 void OneShotTasks::measure(v1::MeasureTask task, const std::string& gpu_uuid, Done<int64_t> done) {
+  v1::WorkerSandbox sandbox = computing_sandbox(task.device());
+  add_readable(sandbox, task.dataset_dir());
   v1::Assignment assignment;
   *assignment.mutable_measure() = std::move(task);
   const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
@@ -167,10 +171,12 @@ void OneShotTasks::measure(v1::MeasureTask task, const std::string& gpu_uuid, Do
     if (outcome->workspace_bytes() < 0) return done(misreported("a negative workspace"));
     done(outcome->workspace_bytes());
   };
-  runners_[kMeasure].run(std::move(assignment), answer, {gpu_uuid});
+  runners_[kMeasure].run(std::move(assignment), std::move(sandbox), answer, {gpu_uuid});
 }
 
 void OneShotTasks::inspect(const std::string& sha256, Done<std::vector<v1::WeightTensor>> done) {
+  v1::WorkerSandbox sandbox = parsing_sandbox();
+  add_readable(sandbox, paths_.upload(sha256));
   v1::Assignment assignment;
   assignment.mutable_inspect()->set_path(paths_.upload(sha256).string());
   const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
@@ -179,7 +185,7 @@ void OneShotTasks::inspect(const std::string& sha256, Done<std::vector<v1::Weigh
     if (Status s = take_tensors(*outcome, tensors); !s.ok()) return done(s.error());
     done(std::move(tensors));
   };
-  runners_[kInspect].run(std::move(assignment), answer);
+  runners_[kInspect].run(std::move(assignment), std::move(sandbox), answer);
 }
 
 void OneShotTasks::import_model(const std::string& weights_sha256,
@@ -189,15 +195,26 @@ void OneShotTasks::import_model(const std::string& weights_sha256,
   v1::InspectTask& task = *assignment.mutable_inspect();
   task.set_path(paths_.upload(weights_sha256).string());
   task.set_description_path(paths_.upload(description_sha256).string());
-  task.set_model_output(paths_.model(uid).string());
-  const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
+  const std::filesystem::path scratch = paths_.scratch(uid);
+  const std::filesystem::path written = scratch / "model";
+  task.set_model_output(written.string());
+  if (Status s = make_scratch(local_files(), scratch); !s.ok()) return done(s.error());
+  v1::WorkerSandbox sandbox = parsing_sandbox();
+  add_readable(sandbox, task.path());
+  add_readable(sandbox, task.description_path());
+  add_scratch(sandbox, scratch);
+  const auto answer = [done = std::move(done), scratch, written,
+                       place = paths_.model(uid)](Result<v1::Outcome> outcome) {
+    Status taken = outcome.ok() ? take_result(local_files(), written, place) : Status();
+    (void)local_files().remove_all(scratch);
     if (!outcome.ok()) return done(std::move(outcome).error());
+    if (!taken.ok()) return done(std::move(taken).error());
     if (outcome->digests_size() != 1) return done(misreported("no digest of its model"));
     ImportedModel model{outcome->digests(0), outcome->schema(), {}};
     if (Status s = take_tensors(*outcome, model.tensors); !s.ok()) return done(s.error());
     done(std::move(model));
   };
-  runners_[kImport].run(std::move(assignment), answer);
+  runners_[kImport].run(std::move(assignment), std::move(sandbox), answer);
 }
 
 void OneShotTasks::check_device(const Device& device, int threads, CheckedInventory::Done done) {
@@ -207,7 +224,8 @@ void OneShotTasks::check_device(const Device& device, int threads, CheckedInvent
   const auto answer = [name = device.name, done = std::move(done)](Result<v1::Outcome> outcome) {
     done(checked(name, outcome));
   };
-  runners_[kCheckDevice].run(std::move(assignment), answer, {device.uuid});
+  runners_[kCheckDevice].run(std::move(assignment), computing_sandbox(device.name), answer,
+                             {device.uuid});
 }
 
 void OneShotTasks::digest(const v1::DatasetSpec& spec, Done<std::vector<SourceContent>> done) {
@@ -220,7 +238,9 @@ void OneShotTasks::digest(const v1::DatasetSpec& spec, Done<std::vector<SourceCo
     if (!outcome.ok()) return done(std::move(outcome).error());
     done(contents_of(*outcome, count));
   };
-  runners_[kDigest].run(std::move(assignment), answer);
+  v1::WorkerSandbox sandbox = parsing_sandbox();
+  add_server_sources(sandbox, spec);
+  runners_[kDigest].run(std::move(assignment), std::move(sandbox), answer);
 }
 
 void OneShotTasks::calibrate(const Device& device, int32_t threads, v1::Recipe::Precision precision,
@@ -235,7 +255,8 @@ void OneShotTasks::calibrate(const Device& device, int32_t threads, v1::Recipe::
     if (!outcome.ok()) return done(std::move(outcome).error());
     done(std::move(*outcome->mutable_rates()));
   };
-  runners_[kCalibrate].run(std::move(assignment), answer, {device.uuid});
+  runners_[kCalibrate].run(std::move(assignment), computing_sandbox(device.name), answer,
+                           {device.uuid});
 }
 
 }  // namespace trainyard::server

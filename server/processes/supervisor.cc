@@ -21,6 +21,27 @@ std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
   return pids;
 }
 
+/// Returns why a required sandbox is not possible for the task.
+std::optional<Error> refused_sandbox(const SupervisorOptions& options, const Task& task) {
+  if (options.sandbox != SandboxMode::kRequired) return std::nullopt;
+  std::string why = options.sandbox_missing;
+  if (task.sandbox.profile() == v1::WorkerSandbox::NONE) {
+    why = "tasks on GPUs run without a sandbox";
+  }
+  if (why.empty()) return std::nullopt;
+  return make_error(ErrorCode::kFailedPrecondition, "SANDBOX_UNAVAILABLE",
+                    "the setting sandbox is required, but " + why);
+}
+
+/// Returns the text that the worker reads from its standard input.
+std::string input_of(const SupervisorOptions& options, const Task& task) {
+  std::string text = task.nonce + "\n";
+  if (options.sandbox == SandboxMode::kOff) return text;
+  v1::WorkerSandbox sandbox = task.sandbox;
+  sandbox.set_required(options.sandbox == SandboxMode::kRequired);
+  return text + sandbox.SerializeAsString();
+}
+
 }  // namespace
 
 void Supervisor::Impl::run() {
@@ -101,6 +122,12 @@ void Supervisor::Impl::begin(Task& task) {
 }
 
 void Supervisor::Impl::spawn(Task& task) {
+  if (std::optional<Error> refused = refused_sandbox(options, task)) {
+    TaskEnd end;
+    end.start_error = *std::move(refused);
+    finish(task, std::move(end));
+    return;
+  }
   SpawnRequest request;
   request.outlives = task.outlives;
   request.program = options.worker;
@@ -116,8 +143,10 @@ void Supervisor::Impl::spawn(Task& task) {
   }
   task.process.emplace(std::move(process).value());
   watch(task);
-  spdlog::info("event=worker_started task={} {} pid={}", task.id, kv("kind", task.kind),
-               task.process->pid());
+  const bool restricted = options.sandbox != SandboxMode::kOff;
+  const auto profile = restricted ? task.sandbox.profile() : v1::WorkerSandbox::NONE;
+  spdlog::info("event=worker_started task={} {} pid={} sandbox={}", task.id, kv("kind", task.kind),
+               task.process->pid(), v1::WorkerSandbox::Profile_Name(profile));
   task.owner->spawned(task.process->pid(), task.process->start_time(),
                       [impl = shared_from_this(), task = task.shared_from_this()](Status s) {
                         {
@@ -138,7 +167,7 @@ void Supervisor::Impl::send_nonces() {
     if (!task->process) continue;  // it has ended in the meantime
     task->has_nonce = true;
     task->heard_us = clock.steady_us();
-    if (status.ok()) status = task->process->write_stdin(task->nonce + "\n");
+    if (status.ok()) status = task->process->write_stdin(input_of(options, *task));
     if (status.ok()) continue;
     // Without its nonce the worker can do nothing. Its end is handled like any other.
     spdlog::warn("event=worker_not_recorded task={} {}", task->id,

@@ -31,6 +31,7 @@
 #include <string>
 #include <vector>
 
+#include "server/config/config.h"
 #include "server/processes/process.h"
 #include "server/store/done.h"
 #include "src/base/clock.h"
@@ -140,6 +141,11 @@ struct SupervisorOptions {
   int64_t kill_grace_ms = 5'000;   // from SIGTERM to SIGKILL for a silent worker
   // How long a worker continues without a daemon; 0: no task outlives the daemon.
   int64_t unattended_ms = 0;
+  // kOff: NewTask::sandbox has no effect.
+  SandboxMode sandbox = SandboxMode::kOff;
+  // What this host lacks for a whole sandbox, as a sentence; empty: nothing. Refuses every task if
+  // the sandbox is required.
+  std::string sandbox_missing;
   // Become the parent of processes that a worker leaves behind, and reap them. Only for a process
   // whose only children are workers.
   bool adopt_orphans = false;
@@ -163,6 +169,7 @@ class Supervisor {
     // UUIDs of the worker's GPUs: CUDA shows the worker only these, in this order. If empty, it
     // sees the GPUs that the daemon's environment allows.
     std::vector<std::string> gpus;
+    v1::WorkerSandbox sandbox;  // server/processes/worker_sandbox.h
   };
   /// Returns 64 hexadecimal digits from the system's random source.
   static std::string make_nonce();

@@ -26,6 +26,7 @@ struct Task : std::enable_shared_from_this<Task> {
   bool outlives = false;  // it outlives the daemon
   std::vector<std::string> gpus;
   std::string nonce;
+  v1::WorkerSandbox sandbox;
   std::shared_ptr<TaskOwner> owner;
   bool adopted = false;  // an earlier daemon started this process
   pid_t adopted_pid = 0;

@@ -14,6 +14,7 @@
 
 #include "proto/convert/run.h"
 #include "server/processes/one_shot_runner.h"
+#include "server/processes/worker_sandbox.h"
 #include "server/serving/call_queue.h"
 #include "src/base/check.h"
 #include "src/base/mutex.h"
@@ -37,6 +38,7 @@ Error cancelled_error() {
 struct Worker {
   std::string task;  // empty until the supervisor has named it
   WarmModel model;
+  std::string dataset;         // the folder of the only dataset that it may read; empty: none
   Kind kind = Kind::kPredict;  // the kind of its calls
   std::vector<Call> calls;     // sent to it and not yet answered
   bool busy = true;            // counted in `running` of its CallQueue
@@ -49,6 +51,11 @@ struct Worker {
 
   bool idle() const { return !busy && !ending && !task.empty(); }
 };
+
+/// Returns the folder of the dataset that the calls read; empty if they read none.
+std::string dataset_of(const std::vector<Call>& calls) {
+  return calls.front().message.evaluate().dataset_dir();
+}
 
 v1::ServeCalls to_message(const std::vector<Call>& calls) {
   v1::ServeCalls message;
@@ -158,10 +165,12 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
                     std::to_string(line_of(kind).running) +
                         " workers already run calls of this kind, which is the maximum");
     ++line_of(kind).running;
+    const std::string dataset = dataset_of(calls);
     auto found = workers.end();
     for (auto it = workers.begin(); it != workers.end(); ++it) {
       const Worker& w = it->second;
       if (w.idle() && w.model.job_uid == model.job_uid &&
+          (dataset.empty() || w.dataset == dataset) &&
           (found == workers.end() || w.idle_since_us > found->second.idle_since_us)) {
         found = it;
       }
@@ -179,6 +188,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     wake_at(worker.deadline_us);
     if (fresh) {
       worker.model = model;
+      worker.dataset = dataset;
       worker.memory_bytes = model.size_bytes;  // until it reports more
       effects.commands.emplace_back([this, id = found->first] { start_worker(id); });
     } else {
@@ -191,6 +201,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   void start_worker(int64_t id);
+  v1::WorkerSandbox sandbox_of(int64_t id);
 
   // ---- The end of workers ----
 
@@ -380,9 +391,20 @@ class WarmWorkers::Impl::Task final : public TaskOwner {
   const int64_t id_;
 };
 
+v1::WorkerSandbox WarmWorkers::Impl::sandbox_of(int64_t id) {
+  v1::WorkerSandbox sandbox = computing_sandbox("devices/cpu");
+  const MutexLock lock(mu);
+  const auto it = workers.find(id);
+  if (it == workers.end()) return sandbox;
+  add_readable(sandbox, options.paths.model(it->second.model.job_uid));
+  add_readable(sandbox, it->second.dataset);
+  return sandbox;
+}
+
 void WarmWorkers::Impl::start_worker(int64_t id) {
   Supervisor::NewTask fresh;
   fresh.kind = "serve";
+  fresh.sandbox = sandbox_of(id);
   fresh.owner = std::make_shared<Task>(shared_from_this(), id);
   const std::string task = supervisor.start(std::move(fresh));
   apply([&](Effects& effects) TRAINYARD_REQUIRES(mu) {

@@ -5,8 +5,10 @@
 // A call goes to an idle worker that has its model; if there is none, a worker is started. Calls
 // that arrive while a batch of their model is computed form the next batch. So the load determines
 // the size of batches, and no call waits for a batch to fill up. Models take turns. Idle workers
-// stay until they are too many or too large (the least recently used ends first), have been idle
-// for too long, or their model is deleted.
+// read one model and, if started for an evaluation, one dataset (server/sandbox), so an evaluation
+// goes only to a worker that was started for its dataset. They stay until they are too many or too
+// large (the least recently used ends first), have been idle for too long, or their model is
+// deleted.
 //
 // If a worker ends without its answers, or exceeds the time limit with a batch, no call is lost:
 // each call is computed again, alone, so that a call that kills workers does not harm others.

@@ -20,6 +20,7 @@
 #include "server/worker/node_cache.h"
 #include "server/worker/remote_run.h"
 #include "server/worker/report_stream.h"
+#include "server/worker/sandbox_message.h"
 #include "server/worker/worker.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
@@ -65,7 +66,7 @@ std::string read_secret() {
   return secret;
 }
 
-/// Reads the rest of standard input, a certificate in PEM of at most 64 KiB.
+/// Reads the rest of standard input, at most 64 KiB: a certificate in PEM, or the sandbox.
 std::string read_rest() {
   std::string text(64 << 10, '\0');
   std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -73,8 +74,15 @@ std::string read_rest() {
   return text;
 }
 
+/// Logs the error of a part of the sandbox, without which the task must not run.
+int no_sandbox(const std::string& task, const Error& error) {
+  std::fprintf(stderr, "trainyard-worker: task=%s event=sandbox_failed message=\"%s\"\n",
+               task.c_str(), error.message.c_str());
+  return 1;
+}
+
 int run_worker(const std::string& socket, const std::string& task, const std::string& nonce,
-               std::stop_source& stop) {
+               const server::Sandbox& sandbox, std::stop_source& stop) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                    8 << 20);  // a predict request and its envelope
@@ -105,6 +113,10 @@ int run_worker(const std::string& socket, const std::string& task, const std::st
 
   ReportStream stream(*stub, ReportStream::options_of(assignment, task, nonce),
                       [&stop](const std::string&) { stop.request_stop(); });
+  // The connection exists, and the first untrusted byte is read below.
+  if (const Status s = filter_system_calls(sandbox, server::probe_sandbox_host()); !s.ok()) {
+    return no_sandbox(task, s.error());
+  }
   v1::WorkerReport report;
   *report.mutable_outcome() = run_assignment(assignment, stream, stop.get_token());
   stream.send(std::move(report));
@@ -131,6 +143,14 @@ int64_t slurm_rank() {
   return error == std::errc() && end == digits.data() + digits.size() && rank >= 0 ? rank : 0;
 }
 
+/// Puts this process, which has no other thread yet, into the sandbox that the daemon describes.
+Result<server::Sandbox> enter_sandbox(const std::string& socket) {
+  ASSIGN_OR_RETURN(server::Sandbox sandbox, read_sandbox(read_rest()));
+  sandbox.socket = socket;
+  if (Status s = restrict_process(sandbox, server::probe_sandbox_host()); !s.ok()) return s.error();
+  return sandbox;
+}
+
 int start(const std::string& socket, RemoteOptions& remote) {
   if (socket.empty() == remote.attach.empty()) {
     std::fprintf(stderr, "trainyard-worker: expected either --socket or --attach\n");
@@ -147,11 +167,17 @@ int start(const std::string& socket, RemoteOptions& remote) {
   const std::string secret = read_secret();
   if (secret.empty()) return 2;
   if (remote.certificate == "-") remote.certificate_pem = read_rest();
+  server::Sandbox sandbox;  // a remote worker has none: its cluster limits it
+  if (!socket.empty()) {
+    Result<server::Sandbox> described = enter_sandbox(socket);
+    if (!described.ok()) return no_sandbox(remote.task, described.error());
+    sandbox = std::move(described).value();
+  }
   ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads this process's output, may have ended
   std::stop_source stop;
   SignalThread signals(
       stop);  // before gRPC starts threads, so that all of them have the signals blocked
-  if (!socket.empty()) return run_worker(socket, remote.task, secret, stop);
+  if (!socket.empty()) return run_worker(socket, remote.task, secret, sandbox, stop);
   if (remote.end_time_s == 0) remote.end_time_s = slurm_end_time_s();
   if (remote.rank < 0) remote.rank = slurm_rank();
   return run_remote(remote, secret, stop);

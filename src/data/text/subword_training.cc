@@ -40,14 +40,6 @@ Error failed(const std::string& what) {
                     "the tokenizer could not be trained: " + what);
 }
 
-fs::path program_path() {
-  if (const char* path = std::getenv("TRAINYARD_TOKENIZER_PROGRAM"); path != nullptr && *path) {
-    return path;
-  }
-  std::error_code ignored;  // without /proc the program is then reported as missing
-  return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "trainyard-tokenizer";
-}
-
 Result<UniqueFd> memory_file(const char* name) {
   UniqueFd file(::memfd_create(name, MFD_CLOEXEC));
   if (!file) return failed(std::string("memfd_create: ") + std::strerror(errno));
@@ -122,9 +114,17 @@ void SentenceSample::add_sentence(std::string_view sentence) {
   stride_ *= 2;
 }
 
+std::filesystem::path tokenizer_program() {
+  if (const char* path = std::getenv("TRAINYARD_TOKENIZER_PROGRAM"); path != nullptr && *path) {
+    return path;
+  }
+  std::error_code ignored;  // without /proc the program is then reported as missing
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "trainyard-tokenizer";
+}
+
 Result<std::string> train_subwords(TokenizerKind kind, const std::string& sentences,
                                    int64_t pieces_max, const std::string& field) {
-  const fs::path program = program_path();
+  const fs::path program = tokenizer_program();
   std::error_code ec;
   if (!fs::exists(program, ec)) {
     return make_error(ErrorCode::kFailedPrecondition, "TOKENIZER_UNAVAILABLE",

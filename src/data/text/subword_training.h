@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -30,8 +31,12 @@ class SentenceSample {
   uint64_t stride_ = 1;
 };
 
-/// Runs trainyard-tokenizer and returns its model, which has the same bytes for the same arguments.
-/// The program is in the folder of this one unless TRAINYARD_TOKENIZER_PROGRAM names it. Refusals:
+/// Returns the path of trainyard-tokenizer: in the folder of this program, unless
+/// TRAINYARD_TOKENIZER_PROGRAM names another.
+std::filesystem::path tokenizer_program();
+
+/// Runs tokenizer_program() and returns its model, which has the same bytes for the same arguments.
+/// Refusals:
 /// DATASET_INVALID with `field`.vocabulary_size or `field`.tokenizer;
 /// FAILED_PRECONDITION/TOKENIZER_UNAVAILABLE if the program is missing.
 Result<std::string> train_subwords(TokenizerKind kind, const std::string& sentences,
