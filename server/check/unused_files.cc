@@ -26,7 +26,8 @@ std::vector<fs::path> list_kept_files(const StatePaths& paths) {
 std::set<fs::path> used_files(const StatePaths& paths, const StateFiles& named) {
   std::set<fs::path> used;
   for (const StateFiles::Upload& u : named.uploads) {
-    used.insert(u.complete ? paths.upload(u.sha256) : paths.upload_part(u.sha256, u.size_bytes));
+    used.insert(u.complete ? paths.upload(u.sha256)
+                           : paths.upload_part(u.project, u.sha256, u.size_bytes));
   }
   for (const StateFiles::Dataset& d : named.datasets) used.insert(paths.dataset(d.digest));
   for (const StateFiles::Model& m : named.models) {

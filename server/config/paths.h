@@ -10,8 +10,8 @@
 
 namespace trainyard::server {
 
-/// Names consist only of digests, uids and numbers, so that no text from a client becomes part of a
-/// path.
+/// Names consist only of digests, uids, numbers and names of projects ([a-z0-9-]), so that no other
+/// text from a client becomes part of a path.
 class StatePaths {
  public:
   explicit StatePaths(std::filesystem::path root) : root_(std::move(root)) {}
@@ -20,8 +20,11 @@ class StatePaths {
   std::filesystem::path worker_socket() const { return root_ / "worker.sock"; }
   std::filesystem::path uploads() const { return root_ / "uploads"; }
   std::filesystem::path upload(const std::string& sha256) const { return uploads() / sha256; }
-  std::filesystem::path upload_part(const std::string& sha256, int64_t size_bytes) const {
-    return uploads() / (sha256 + "." + std::to_string(size_bytes) + ".part");
+  /// Returns the file of an incomplete upload. Each project has its own, so that none can continue
+  /// or spoil what another one has sent.
+  std::filesystem::path upload_part(const std::string& project, const std::string& sha256,
+                                    int64_t size_bytes) const {
+    return uploads() / (sha256 + "." + std::to_string(size_bytes) + "." + project + ".part");
   }
   std::filesystem::path dataset(const std::string& digest) const {
     return root_ / "datasets" / digest;

@@ -16,8 +16,6 @@ namespace {
 /// Returns an ID that depends only on job and attempt, so that every daemon computes the same one.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
-std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }
-
 }  // namespace
 
 Status Attempts::start(const StartDecision& decision, const std::vector<Device>& devices) {
@@ -169,9 +167,10 @@ void Attempts::note_shared(const std::vector<std::string>& devices) {
 }
 
 Result<Dataset> Attempts::dataset_of(const Job& job) const {
-  // A stored spec has the full name.
-  const auto ref = parse_dataset_ref(last_segment(job.spec.dataset().name()));
-  return parts_.store.datasets().find(job.project, ref.value_or(DatasetRef{}));
+  // Another project may share the dataset.
+  const StoredName name = split_stored_name(job.project, job.spec.dataset().name());
+  return parts_.store.datasets().find(name.project,
+                                      parse_dataset_ref(name.id).value_or(DatasetRef{}));
 }
 
 std::shared_ptr<TrainTask> Attempts::make_owner(const Job& job, const Dataset& dataset,

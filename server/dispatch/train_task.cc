@@ -175,7 +175,8 @@ Result<std::string> TrainTask::initial_weights_path() const {
   if (name.empty()) return std::string();
   // The submission has checked that the model exists. If it was deleted since, the worker reports
   // that, unless the job resumes and does not need it.
-  const Result<Model> model = store_.models().find(job_.project, name.substr(name.rfind('/') + 1));
+  const StoredName source = split_stored_name(job_.project, name);
+  const Result<Model> model = store_.models().find(source.project, source.id);
   if (model.ok()) return options_.paths.weights(model->job_uid, model->digest).string();
   if (model.error().reason == "MODEL_NOT_FOUND") return std::string();
   return model.error();  // an error of the store, not a missing model

@@ -12,7 +12,6 @@
 
 #include "server/config/log.h"
 #include "server/files/removals.h"
-#include "server/rpc/names.h"
 #include "src/base/check.h"
 #include "src/base/crc32c.h"
 #include "src/base/mutex.h"
@@ -85,7 +84,7 @@ UploadWriter::UploadWriter(Uploads& uploads, Upload row, UniqueFd file, bool thr
 }
 
 UploadWriter::~UploadWriter() {
-  const std::pair part{row_.sha256, row_.size_bytes};
+  const Uploads::Part part = Uploads::part_of(row_.key());
   if (!hashed_) uploads_.keep_hash(part, std::move(digest_).take_state());
   uploads_.release(part);
 }
@@ -156,8 +155,7 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
   hashed_ = true;
   ASSIGN_OR_RETURN(const std::string digest, digest_.finish(row_.size_bytes));
   if (digest != expected) {
-    (void)remove_kept(uploads_.files_, uploads_.paths_,
-                      uploads_.paths_.upload_part(row_.sha256, row_.size_bytes));
+    (void)remove_kept(uploads_.files_, uploads_.paths_, uploads_.part_path(row_.key()));
     (void)uploads_.store_.uploads().remove(row_.key());
     Error e = make_error(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH",
                          "the received bytes have the SHA-256 " + digest + ", not " + expected +
@@ -166,14 +164,16 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
     return e;
   }
   if (expected == row_.sha256) return name_file(expected);
-  const std::pair named{expected, row_.size_bytes};
+  const Uploads::Part named{expected, row_.size_bytes, row_.project};
   if (!uploads_.claim(named)) return upload_busy();
   Result<Upload> upload = name_file(expected);
   uploads_.release(named);
   return upload;
 }
 
-/// Renames the part to the complete file with that digest.
+/// Renames the part to the complete file with that digest. The row becomes complete first: it is
+/// the proof that the project has sent the bytes. If the daemon ends between the two, or the rename
+/// fails, find() reports all bytes but no complete upload, and finish() of a new stream renames it.
 Result<Upload> UploadWriter::name_file(const std::string& sha256) {
   TRAINYARD_CHECK(committed_ == row_.size_bytes,
                   "the upload " + sha256 + " is reported complete with " +
@@ -182,22 +182,20 @@ Result<Upload> UploadWriter::name_file(const std::string& sha256) {
   const UploadKey key{row_.project, sha256, row_.size_bytes};
   UploadStore& rows = uploads_.store_.uploads();
   if (sha256 != row_.sha256) {
-    // Create the row that a correctly named part would have. If the daemon ends after the rename,
-    // find() finds the row and the file.
+    // Create the row that a correctly named part would have.
     if (const Result<Upload> row = rows.begin(key); !row.ok()) return row.error();
     if (const Result<Upload> row = rows.advance(key, row_.size_bytes); !row.ok()) {
       return row.error();
     }
   }
-  if (Status s =
-          uploads_.files_.rename_durable(uploads_.paths_.upload_part(row_.sha256, row_.size_bytes),
-                                         uploads_.paths_.upload(sha256));
+  ASSIGN_OR_RETURN(const Upload complete, rows.complete(key));
+  if (Status s = uploads_.files_.rename_durable(uploads_.part_path(row_.key()),
+                                                uploads_.paths_.upload(sha256));
       !s.ok()) {
     return s.error();
   }
   spdlog::info("event=upload_completed sha256={} bytes={}", sha256, row_.size_bytes);
-  Result<Upload> complete = rows.complete(key);
-  if (complete.ok() && sha256 != row_.sha256) {
+  if (sha256 != row_.sha256) {
     if (Status s = rows.remove(row_.key()); !s.ok()) return s.error();
   }
   return complete;
@@ -212,28 +210,31 @@ Uploads::Uploads(Store& store, Files& files, const Clock& clock, StatePaths path
       bytes_max_(bytes_max),
       disk_(disk) {}
 
+std::filesystem::path Uploads::part_path(const UploadKey& key) const {
+  return paths_.upload_part(key.project, key.sha256, key.size_bytes);
+}
+
 bool Uploads::holds_part(const Upload& row) const {
   if (row.committed_size == 0) return true;
   std::error_code ec;
-  const auto bytes = std::filesystem::file_size(paths_.upload_part(row.sha256, row.size_bytes), ec);
+  const auto bytes = std::filesystem::file_size(part_path(row.key()), ec);
   return !ec && static_cast<int64_t>(bytes) >= row.committed_size;
 }
 
-Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) const {
-  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(kProject, sha256, size_bytes));
+Result<Upload> Uploads::find(const UploadKey& key) const {
+  ASSIGN_OR_RETURN(Upload row, store_.uploads().find(key.project, key.sha256, key.size_bytes));
   std::error_code ec;
-  const bool named = std::filesystem::exists(paths_.upload(sha256), ec);
-  if (row.complete ? named : holds_part(row)) return row;
-  // The file has its final name, so its digest was correct, but the daemon ended before it marked
-  // the row as complete.
-  if (named && row.committed_size == row.size_bytes) return store_.uploads().complete(row.key());
-  row.complete = false;  // its file was deleted manually: it can be uploaded again
-  row.committed_size = 0;
+  if (row.complete && std::filesystem::exists(paths_.upload(key.sha256), ec)) return row;
+  // A complete upload without its file: its part was not renamed yet, or the file was deleted
+  // manually and can be uploaded again. That another project's file exists proves nothing for an
+  // incomplete one.
+  row.complete = false;
+  if (!holds_part(row)) row.committed_size = 0;
   return row;
 }
 
-Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, int64_t size_bytes,
-                                                    int64_t offset) {
+Result<std::unique_ptr<UploadWriter>> Uploads::open(const UploadKey& key, int64_t offset) {
+  const auto& [project, sha256, size_bytes] = key;
   if (!is_sha256_hex(sha256)) {
     return field_error("NAME_MALFORMED", "start.sha256",
                        quoted_value(sha256) + " is not 64 lower-case hexadecimal digits");
@@ -243,7 +244,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
                        std::to_string(size_bytes) + " is out of range, expected at least 1");
   }
   if (size_bytes > bytes_max_) return too_large(size_bytes, bytes_max_);
-  const Part part{sha256, size_bytes};
+  const Part part = part_of(key);
   if (!claim(part)) {
     return upload_busy();
   }
@@ -256,19 +257,18 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
     }
   } claimed{this, part};
 
-  ASSIGN_OR_RETURN(const Upload seen, find(sha256, size_bytes));
+  ASSIGN_OR_RETURN(const Upload seen, find(key));
   if (seen.complete) return std::unique_ptr<UploadWriter>();
   if (disk_ != nullptr) {
     if (Status s = disk_->check(size_bytes - seen.committed_size); !s.ok()) return s.error();
   }
-  const UploadKey key{kProject, sha256, size_bytes};
   if (seen.committed_size == 0) {  // also if only the file was deleted
     if (Status s = store_.uploads().remove(key); !s.ok()) return s.error();
   }
   ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(key));
   if (offset != row.committed_size) return offset_mismatch(offset, row.committed_size);
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
-  UniqueFd file(::open(paths_.upload_part(sha256, size_bytes).c_str(), flags, 0600));
+  UniqueFd file(::open(part_path(key).c_str(), flags, 0600));
   if (!file) return storage_error("open", errno);
   // A power cut must not lose the directory entry of bytes that will be committed.
   if (offset == 0) {
@@ -282,11 +282,12 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
 }
 
 bool Uploads::claim(const Part& part) {
+  const Part digest{part.sha256};
   const MutexLock lock(mu_);
-  if (busy_.contains({part.first, kAnySize})) return false;
-  if (part.second == kAnySize) {
-    const auto it = busy_.lower_bound(part);
-    if (it != busy_.end() && it->first == part.first) return false;
+  if (busy_.contains(digest)) return false;
+  if (part == digest) {
+    const auto it = busy_.lower_bound(digest);
+    if (it != busy_.end() && it->sha256 == part.sha256) return false;
   }
   return busy_.insert(part).second;
 }
@@ -320,9 +321,9 @@ void Uploads::remove_idle(int64_t as_of_us) {
   const Result<std::vector<Upload>> idle = store_.uploads().list_idle(as_of_us - kIdleUsMax);
   if (!idle.ok()) return;
   for (const Upload& upload : *idle) {
-    const Part part{upload.sha256, upload.size_bytes};
+    const Part part = part_of(upload.key());
     if (!claim(part)) continue;  // it has a writer now
-    (void)remove_kept(files_, paths_, paths_.upload_part(upload.sha256, upload.size_bytes));
+    (void)remove_kept(files_, paths_, part_path(upload.key()));
     (void)store_.uploads().remove(upload.key());
     release(part);
     spdlog::info("event=upload_expired sha256={} bytes={}", upload.sha256, upload.committed_size);
@@ -348,35 +349,39 @@ void Uploads::collect() {
 }
 
 void Uploads::remove_complete(int64_t as_of_us) {
-  Result<std::vector<std::string>> unused =
-      store_.uploads().list_unused(kProject, as_of_us - kIdleUsMax);
-  if (unused.ok() && !unused->empty()) remove_unused(std::move(unused).value());
+  const Result<UnusedUploads> unused = store_.uploads().list_unused(as_of_us - kIdleUsMax);
+  if (!unused.ok()) return;
+  std::vector<UploadKey> keys;
+  for (const Upload& upload : unused->uploads) keys.push_back(upload.key());
+  remove_unused(std::move(keys));
 }
 
 Result<std::vector<Upload>> Uploads::list_unused(int64_t as_of_us) const {
   const int64_t before_us = as_of_us - kIdleUsMax;
   ASSIGN_OR_RETURN(std::vector<Upload> uploads, store_.uploads().list_idle(before_us));
-  ASSIGN_OR_RETURN(const std::vector<std::string> unused,
-                   store_.uploads().list_unused(kProject, before_us));
-  for (const std::string& sha256 : unused) {
-    ASSIGN_OR_RETURN(uploads.emplace_back(), store_.uploads().find(kProject, sha256));
+  ASSIGN_OR_RETURN(UnusedUploads unused, store_.uploads().list_unused(before_us));
+  for (Upload& upload : unused.uploads) {
+    if (unused.files.erase(upload.sha256) > 0) uploads.push_back(std::move(upload));
   }
   return uploads;
 }
 
-void Uploads::remove_unused(std::vector<std::string> sha256s) {
-  // The claim prevents uploads of these files while their rows and then the files are deleted.
-  std::erase_if(sha256s, [&](const std::string& sha256) { return !claim({sha256, kAnySize}); });
-  if (sha256s.empty()) return;
-  const Result<std::vector<std::string>> removed =
-      store_.uploads().remove_unused(kProject, sha256s);
+void Uploads::remove_unused(std::vector<UploadKey> keys) {
+  // The claims prevent uploads of these files while their rows and then the files are deleted.
+  std::set<std::string> claimed;
+  std::erase_if(keys, [&](const UploadKey& key) {
+    if (claimed.contains(key.sha256)) return false;
+    return !claim({key.sha256}) || !claimed.insert(key.sha256).second;
+  });
+  if (keys.empty()) return;
+  const Result<std::vector<std::string>> removed = store_.uploads().remove_unused(keys);
   if (removed.ok()) {
     for (const std::string& sha256 : *removed) {
       (void)remove_kept(files_, paths_, paths_.upload(sha256));
       spdlog::info("event=upload_deleted sha256={}", sha256);
     }
   }
-  for (const std::string& sha256 : sha256s) release({sha256, kAnySize});
+  for (const std::string& sha256 : claimed) release({sha256});
 }
 
 }  // namespace trainyard::server

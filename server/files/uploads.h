@@ -1,9 +1,15 @@
 // server/files/uploads.h: files uploaded by content. A part is stored at
-// uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is renamed to
-// uploads/{sha256}. The server never opens a path that a client sent. A client that computes the
-// digest only while it sends uses other digits to name the part, which finish() then replaces.
+// uploads/{sha256}.{size}.{project}.part until it is complete and its digest matches; then it is
+// renamed to uploads/{sha256}. The server never opens a path that a client sent. A client that
+// computes the digest only while it sends uses other digits to name the part, which finish() then
+// replaces.
+//
+// A project has only what it has sent itself: an upload is reported complete after its bytes were
+// sent in the same project and matched their digest, whatever other projects have sent. The
+// complete file is shared by all projects and deleted when none needs it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,7 +17,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "server/config/paths.h"
@@ -78,28 +83,38 @@ class Uploads {
   /// Opens the part for a writer at `offset`. INVALID_ARGUMENT; RESOURCE_EXHAUSTED/
   /// UPLOAD_TOO_LARGE, DISK_LOW; OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH with the committed size;
   /// ABORTED/UPLOAD_BUSY. Null for a file that is already complete: nothing needs to be sent.
-  Result<std::unique_ptr<UploadWriter>> open(const std::string& sha256, int64_t size_bytes,
-                                             int64_t offset);
-  /// Returns the complete file, else its part of that size. For size 0 returns the part with the
-  /// most bytes.
-  Result<Upload> find(const std::string& sha256, int64_t size_bytes = 0) const;
+  Result<std::unique_ptr<UploadWriter>> open(const UploadKey& key, int64_t offset);
+  /// Returns the project's complete file, else its part of that size. For size 0 returns the part
+  /// with the most bytes.
+  Result<Upload> find(const UploadKey& key) const;
   /// Deletes parts that have received nothing for an hour, and calls collect() once an hour.
   void expire();
   /// Deletes files that were complete an hour ago and that no dataset and no model refers to.
   void collect();
-  /// Returns the uploads that collect() and expire() would delete at that time.
+  /// Returns the uploads whose files collect() and expire() would delete at that time, one for each
+  /// file.
   Result<std::vector<Upload>> list_unused(int64_t as_of_us) const;
   void remove_all_unused(int64_t as_of_us) {
     remove_idle(as_of_us);
     remove_complete(as_of_us);
   }
-  /// Deletes a file that was a model, unless something else refers to it or it is being uploaded.
-  void discard(const std::string& sha256) { remove_unused({sha256}); }
+  /// Deletes a file that was a model of the project, unless something else refers to it or it is
+  /// being uploaded.
+  void discard(const std::string& project, const std::string& sha256) {
+    remove_unused({{project, sha256, 0}});
+  }
 
  private:
   friend class UploadWriter;
-  static constexpr int64_t kAnySize = 0;         // claims all parts of a digest
-  using Part = std::pair<std::string, int64_t>;  // a digest and a declared size
+  /// What a caller may claim: a part, or a digest with all of its parts in all projects. Sorted by
+  /// digest.
+  struct Part {
+    std::string sha256;
+    int64_t size_bytes = 0;    // 0: the digest
+    std::string project = {};  // empty: the digest
+    auto operator<=>(const Part&) const = default;
+  };
+  static Part part_of(const UploadKey& key) { return {key.sha256, key.size_bytes, key.project}; }
 
   /// Claims the part; false if another caller has claimed it.
   bool claim(const Part& part);
@@ -109,11 +124,12 @@ class Uploads {
   /// state.
   FollowingDigest::State take_hash(const Part& part, int64_t committed);
   bool may_start_thread();
+  std::filesystem::path part_path(const UploadKey& key) const;
   /// Returns whether the file of an unfinished upload has at least the size in its row.
   bool holds_part(const Upload& row) const;
   void remove_idle(int64_t as_of_us);
   void remove_complete(int64_t as_of_us);
-  void remove_unused(std::vector<std::string> sha256s);
+  void remove_unused(std::vector<UploadKey> keys);
 
   Store& store_;
   Files& files_;

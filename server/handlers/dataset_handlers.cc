@@ -16,7 +16,7 @@ namespace trainyard::server {
 
 v1::Upload to_proto(const Upload& upload) {
   v1::Upload out;
-  out.set_name(full_name(Collection::kUploads, upload.sha256));
+  out.set_name(full_name(upload.project, Collection::kUploads, upload.sha256));
   out.set_committed_size(upload.committed_size);
   out.set_complete(upload.complete);
   return out;
@@ -56,7 +56,9 @@ Status check_sources(const v1::DatasetSpec& spec, bool files_follow) {
 bool on_server(const v1::DatasetSource& source) { return !source.server_path().empty(); }
 
 Status check_request(const v1::CreateDatasetRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s;
+  if (const Result<std::string> project = parse_parent(request.parent()); !project.ok()) {
+    return project.error();
+  }
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected sources and a format");
   }
@@ -73,19 +75,19 @@ Status check_request(const v1::CreateDatasetRequest& request) {
 }
 
 Result<v1::Upload> get_upload(const DatasetParts& parts, const v1::GetUploadRequest& request) {
-  ASSIGN_OR_RETURN(const std::string sha256,
+  ASSIGN_OR_RETURN(const ResourceName name,
                    parse_name(Collection::kUploads, "name", request.name()));
   if (request.size_bytes() < 0) {
     return field_error(
         "FIELD_OUT_OF_RANGE", "size_bytes",
         std::to_string(request.size_bytes()) + " is out of range, expected at least 0");
   }
-  ASSIGN_OR_RETURN(Upload upload, parts.uploads.find(sha256, request.size_bytes()));
-  upload.sha256 = sha256;
+  ASSIGN_OR_RETURN(const Upload upload,
+                   parts.uploads.find({name.project, name.id, request.size_bytes()}));
   v1::Upload out = to_proto(upload);
   if (request.size_bytes() > 0) {
     ASSIGN_OR_RETURN(const bool seen,
-                     parts.store.uploads().has_size(kProject, request.size_bytes()));
+                     parts.store.uploads().has_size(name.project, request.size_bytes()));
     out.set_size_is_new(!seen);
   }
   return out;
@@ -95,8 +97,9 @@ Result<v1::Upload> get_upload(const DatasetParts& parts, const v1::GetUploadRequ
 /// v1::IngestTask.stamps.
 Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
                                          const v1::CreateDatasetRequest& request,
-                                         const std::string& caller,
+                                         const Principal& caller,
                                          const std::vector<std::string>& stamps) {
+  ASSIGN_OR_RETURN(const std::string project, parse_parent(request.parent()));
   const v1::DatasetSpec& spec = request.spec();
   v1::DatasetSpec content = spec;  // names and paths are not part of a dataset's identity
   for (v1::DatasetSource& source : *content.mutable_sources()) {
@@ -104,25 +107,28 @@ Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
     source.clear_server_path();
   }
   NewDataset dataset;
-  dataset.project = kProject;
+  dataset.project = project;
+  dataset.owner = caller.person;
+  dataset.may_change_others = parts.people.role(caller, project) >= ProjectRole::kMaintainer;
   dataset.digest = digest_of(content);
   dataset.id = request.dataset_id().empty() ? "d-" + dataset.digest.substr(0, kDefaultIdDigits)
                                             : request.dataset_id();
   dataset.spec = spec;
-  // A READY dataset no longer needs its sources.
-  ASSIGN_OR_RETURN(const bool ready, parts.store.datasets().has_ready(dataset.digest));
+  // A READY dataset no longer needs its sources. It must be one of this project: another one proves
+  // only that another project has the bytes.
+  ASSIGN_OR_RETURN(const bool ready, parts.store.datasets().has_ready(project, dataset.digest));
   if (!ready) {
     if (Status s = parts.disk.check(); !s.ok()) return s.error();
   }
   for (int i = 0; !ready && i < spec.sources_size(); ++i) {
     if (on_server(spec.sources(i))) continue;
-    ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find(spec.sources(i).sha256()));
+    ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find({project, spec.sources(i).sha256()}));
     if (upload.complete) continue;
     Error e =
         make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
                    "spec.sources[" + std::to_string(i) + "]: the file " +
                        spec.sources(i).sha256().substr(0, 12) + "... was not uploaded completely");
-    e.metadata = {{"upload", full_name(Collection::kUploads, spec.sources(i).sha256())},
+    e.metadata = {{"upload", full_name(project, Collection::kUploads, spec.sources(i).sha256())},
                   {"committed_size", std::to_string(upload.committed_size)}};
     return e;
   }
@@ -130,7 +136,7 @@ Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
   if (created.start_ingest) {
     spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
                  created.dataset.digest);
-    parts.ingest.enqueue(created.dataset, caller, stamps);
+    parts.ingest.enqueue(created.dataset, caller.person, stamps);
   }
   return to_proto(created.dataset);
 }
@@ -142,11 +148,11 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
-    return done(create_known_dataset(parts, request, call.principal.person, {}));
+    return done(create_known_dataset(parts, request, call.principal, {}));
   }
   // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
   // result arrives on a thread that must not wait for the store.
-  const auto create = [&parts, request, caller = call.principal.person,
+  const auto create = [&parts, request, caller = call.principal,
                        done = std::move(done)](Result<std::vector<SourceContent>> contents) {
     if (!contents.ok()) return done(std::move(contents).error());
     v1::CreateDatasetRequest known = request;
@@ -164,18 +170,18 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
 }
 
 Result<v1::Dataset> get_dataset(const DatasetParts& parts, const v1::GetDatasetRequest& request) {
-  ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
-  ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find(kProject, ref));
+  ASSIGN_OR_RETURN(const DatasetName name, parse_dataset_name("name", request.name()));
+  ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find(name.project, name.ref));
   if (dataset.state == v1::Dataset::INGESTING) parts.ingest.asked(dataset.digest);
   return to_proto(dataset);
 }
 
 Result<v1::ListDatasetsResponse> list_datasets(const DatasetParts& parts,
                                                const v1::ListDatasetsRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const std::string project, parse_parent(request.parent()));
   ASSIGN_OR_RETURN(const DatasetPage page,
-                   parts.store.datasets().list(kProject, request.all_versions(),
-                                               request.page_size(), request.page_token()));
+                   parts.store.datasets().list(project, request.all_versions(), request.page_size(),
+                                               request.page_token()));
   v1::ListDatasetsResponse response;
   for (const Dataset& dataset : page.datasets) *response.add_datasets() = to_proto(dataset);
   response.set_next_page_token(page.next_page_token);
@@ -183,9 +189,9 @@ Result<v1::ListDatasetsResponse> list_datasets(const DatasetParts& parts,
 }
 
 Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest& request) {
-  ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
+  ASSIGN_OR_RETURN(const DatasetName name, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
-                   parts.store.datasets().remove(kProject, ref));
+                   parts.store.datasets().remove(name.project, name.ref));
   for (const std::string& digest : removed.unused_digests) {
     if (Status s = remove_noted(parts.store, parts.files, parts.paths, "datasets/" + digest);
         !s.ok()) {
@@ -198,6 +204,10 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
   parts.uploads.collect();
+  // The store has ended its shares.
+  if (parts.people.has_shares(name.project, "datasets", name.ref.id)) {
+    (void)parts.people.reload();
+  }
   return {};
 }
 

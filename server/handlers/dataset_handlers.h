@@ -8,6 +8,7 @@
 #include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
 #include "server/handlers/unary.h"
+#include "server/people/people.h"
 #include "server/processes/executor.h"
 #include "server/processes/ingest.h"
 #include "server/processes/one_shot_tasks.h"
@@ -33,6 +34,7 @@ struct DatasetParts {
   IngestRunner& ingest;
   OneShotTasks& one_shot_tasks;
   DiskWatch& disk;
+  People& people;
   Executor& executor;  // runs the rest of the call after a worker has read the server's own files
   const std::atomic<bool>& draining;
 };

@@ -16,19 +16,22 @@ namespace {
 
 constexpr size_t kArraySpecBytesMax = 3 << 20;  // a message may have 4 MiB
 
-RequestId request_of(const v1::SubmitArrayRequest& request) {
+RequestId request_of(const std::string& project, const v1::SubmitArrayRequest& request) {
   if (request.request_id().empty()) return {};
   v1::SubmitArrayRequest body = request;
   body.clear_request_id();
-  return {kProject, request.request_id(), digest_of(body)};
+  return {project, request.request_id(), digest_of(body)};
 }
 
-Status check_request(const v1::SubmitArrayRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s;
+/// Returns the array's project.
+Result<std::string> check_request(const v1::SubmitArrayRequest& request) {
+  ASSIGN_OR_RETURN(std::string project, parse_parent(request.parent()));
   if (!request.array_id().empty()) {
-    if (Status s = check_id(Collection::kArrays, "array_id", request.array_id()); !s.ok()) return s;
+    if (Status s = check_id(Collection::kArrays, "array_id", request.array_id()); !s.ok()) {
+      return s.error();
+    }
   }
-  if (Status s = check_request_id(request.request_id()); !s.ok()) return s;
+  if (Status s = check_request_id(request.request_id()); !s.ok()) return s.error();
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
   }
@@ -41,15 +44,16 @@ Status check_request(const v1::SubmitArrayRequest& request) {
                        "has " + std::to_string(bytes) +
                            " bytes, expected at most 3 MiB of values; submit several arrays");
   }
-  return {};
+  return project;
 }
 
 void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
                   const CallInfo& call, Done<v1::JobArray> done) {
   if (parts.draining) return done(draining_error());
-  if (Status s = check_request(request); !s.ok()) return done(s.error());
+  Result<std::string> project = check_request(request);
+  if (!project.ok()) return done(project.error());
   ArrayStore& arrays = parts.store.arrays();
-  const RequestId request_id = request_of(request);
+  const RequestId request_id = request_of(*project, request);
   if (!request_id.id.empty() && !request.validate_only()) {
     // A repeated request returns its array, even if the spec names something that no longer exists.
     Result<std::optional<JobArray>> first = arrays.find_request(request_id);
@@ -59,12 +63,12 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
   const Result<ArrayMembers> members = expand_array(request.array());
   if (!members.ok()) return done(members.error());
   Result<PlannedArray> planned =
-      plan_array(parts.planner, parts.clock, request.spec(), *members, call.stop);
+      plan_array(parts.planner, parts.clock, *project, request.spec(), *members, call.stop);
   if (!planned.ok()) return done(std::move(planned).error());
   if (request.validate_only()) {
     v1::JobArray answer;
     if (!request.array_id().empty()) {
-      answer.set_name(full_name(Collection::kArrays, request.array_id()));
+      answer.set_name(full_name(*project, Collection::kArrays, request.array_id()));
     }
     *answer.mutable_spec() = request.spec();
     *answer.mutable_array() = request.array();
@@ -72,7 +76,7 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
     return done(std::move(answer));
   }
   NewArray array;
-  array.project = kProject;
+  array.project = *std::move(project);
   array.id = request.array_id();
   array.owner = call.principal.person;
   array.spec = request.spec();
@@ -92,30 +96,31 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
 }
 
 Result<v1::JobArray> get_array(const JobParts& parts, const v1::GetArrayRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
-  ASSIGN_OR_RETURN(JobArray array, parts.store.arrays().find(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name,
+                   parse_name(Collection::kArrays, "name", request.name()));
+  ASSIGN_OR_RETURN(JobArray array, parts.store.arrays().find(name.project, name.id));
   return to_proto(std::move(array));
 }
 
 Result<v1::ListArraysResponse> list_arrays(const JobParts& parts,
                                            const v1::ListArraysRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(ArrayPage page, parts.store.arrays().list(
-                                       {kProject, request.page_size(), request.page_token()}));
+  ASSIGN_OR_RETURN(const std::string project, parse_parent(request.parent()));
+  ASSIGN_OR_RETURN(ArrayPage page,
+                   parts.store.arrays().list({project, request.page_size(), request.page_token()}));
   v1::ListArraysResponse response;
   for (JobArray& array : page.arrays) *response.add_arrays() = to_proto(std::move(array));
   response.set_next_page_token(page.next_page_token);
   return response;
 }
 
-void steer_array(const JobParts& parts, const std::string& name, Steering steering,
+void steer_array(const JobParts& parts, const std::string& array, Steering steering,
                  Done<v1::JobArray> done) {
-  Result<std::string> id = parse_name(Collection::kArrays, "name", name);
-  if (!id.ok()) return done(std::move(id).error());
+  Result<ResourceName> name = parse_name(Collection::kArrays, "name", array);
+  if (!name.ok()) return done(std::move(name).error());
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"
                                                            : "array_resumed";
-  parts.store.arrays().steer(kProject, *id, steering,
+  parts.store.arrays().steer(name->project, name->id, steering,
                              [event, done = std::move(done)](Result<JobArray> array) {
                                if (!array.ok()) return done(std::move(array).error());
                                spdlog::info("event={} {}", event, kv("array", array->name()));
@@ -137,9 +142,11 @@ void resume_array(const JobParts& parts, const v1::ResumeArrayRequest& request,
 }
 
 Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kArrays, "name", request.name()));
+  ASSIGN_OR_RETURN(const ResourceName name,
+                   parse_name(Collection::kArrays, "name", request.name()));
   for (bool all = false; !all;) {
-    ASSIGN_OR_RETURN(const RemovedMembers removed, parts.store.arrays().remove_some(kProject, id));
+    ASSIGN_OR_RETURN(const RemovedMembers removed,
+                     parts.store.arrays().remove_some(name.project, name.id));
     all = removed.all;
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
@@ -155,7 +162,7 @@ Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request
     }
     if (Status s = parts.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
   }
-  spdlog::info("event=array_deleted {}", kv("array", full_name(Collection::kArrays, id)));
+  spdlog::info("event=array_deleted {}", kv("array", request.name()));
   return {};
 }
 

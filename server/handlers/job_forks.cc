@@ -78,6 +78,7 @@ bool same_dependencies(const v1::JobSpec& a, const v1::JobSpec& b) {
 /// because it remains true.
 void go_without_starting_model(const Job& parent, PlannedJob& planned) {
   planned.initial_model_id.clear();
+  planned.initial_model_project.clear();
   planned.plan.clear_initial_weights();
   if (parent.plan.has_initial_weights()) {
     *planned.plan.mutable_initial_weights() = parent.plan.initial_weights();
@@ -170,8 +171,9 @@ std::string id_stem_of(const std::string& parent, bool retries) {
 Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
                                const std::stop_token& stop) {
   if (parts.draining) return draining_error();
-  ASSIGN_OR_RETURN(const std::string parent_id,
+  ASSIGN_OR_RETURN(const ResourceName parent_name,
                    parse_name(Collection::kJobs, "name", asked.parent));
+  const std::string& project = parent_name.project;  // also the new job's
   if (!asked.job_id.empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", asked.job_id); !s.ok()) return s.error();
   }
@@ -179,10 +181,10 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
   JobStore& jobs = parts.store.jobs();
   if (!asked.request_id.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Job> first,
-                     jobs.find_request({kProject, asked.request_id, asked.request_digest}));
+                     jobs.find_request({project, asked.request_id, asked.request_digest}));
     if (first) return to_proto(*first);
   }
-  ASSIGN_OR_RETURN(const Job parent, jobs.find(kProject, parent_id));
+  ASSIGN_OR_RETURN(const Job parent, jobs.find(project, parent_name.id));
   if (asked.retries) {
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
@@ -193,7 +195,8 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
-  ASSIGN_OR_RETURN(PlannedJob planned, parts.planner.plan(spec, stop, StartingWeights::kMayBeGone));
+  ASSIGN_OR_RETURN(PlannedJob planned,
+                   parts.planner.plan(project, spec, stop, StartingWeights::kMayBeGone));
   Result<StartPoint> start = prepare_start(parts, asked, parent, planned);
   for (int tries = 1;
        tries < kTriesMax && !start.ok() && start.error().code == ErrorCode::kNotFound; ++tries) {
@@ -211,14 +214,16 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
   }
   if (asked.validate_only) {
     v1::Job out;
-    if (!asked.job_id.empty()) out.set_name(full_name(Collection::kJobs, asked.job_id));
+    if (!asked.job_id.empty()) {
+      out.set_name(full_name(project, Collection::kJobs, asked.job_id));
+    }
     *out.mutable_spec() = std::move(planned.spec);
     *out.mutable_plan() = std::move(planned.plan);
     *out.mutable_origin() = std::move(start->origin);
     return out;
   }
   NewJob job;
-  job.project = kProject;
+  job.project = project;
   job.id = asked.job_id;
   job.id_stem = id_stem_of(parent.id, asked.retries);
   job.uid = start->uid;
@@ -232,7 +237,9 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
   job.spec = std::move(planned.spec);
   job.plan = std::move(planned.plan);
   job.dataset = std::move(planned.dataset);
+  job.dataset_project = std::move(planned.dataset_project);
   job.initial_model_id = std::move(planned.initial_model_id);
+  job.initial_model_project = std::move(planned.initial_model_project);
   job.after = std::move(planned.after);
   job.request_id = asked.request_id;
   job.request_digest = asked.request_digest;
@@ -277,8 +284,8 @@ Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& reques
 
 Result<v1::ListCheckpointsResponse> list_job_checkpoints(
     const JobParts& parts, const v1::ListCheckpointsRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().find(name.project, name.id));
   v1::ListCheckpointsResponse response;
   for (const CheckpointFolder& c : list_checkpoints(parts.paths.checkpoints(job.uid))) {
     if (c.old || !find_state(c)) continue;

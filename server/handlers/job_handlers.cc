@@ -20,6 +20,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr int32_t kQueueDefault = 100;  // jobs in a response
+// Stands for all projects that the caller may see, in the parent projects/-.
+constexpr const char* kAllProjects = "-";
 
 /// Returns the digest of the request without its ID. Two requests with the same ID must have the
 /// same digest.
@@ -31,14 +33,16 @@ std::string digest_of_body(const v1::SubmitJobRequest& request) {
 
 /// Returns the job that an earlier call with the same request ID and content created, if there is
 /// one. A client repeats a call whose response was lost.
-Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
+Result<std::optional<Job>> find_first(const JobStore& jobs, const std::string& project,
+                                      const v1::SubmitJobRequest& request) {
   if (request.request_id().empty()) return std::optional<Job>();
-  return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});
+  return jobs.find_request({project, request.request_id(), digest_of_body(request)});
 }
 
-Status check_submit(const JobParts& parts, const v1::SubmitJobRequest& request) {
+/// Returns the job's project.
+Result<std::string> check_submit(const JobParts& parts, const v1::SubmitJobRequest& request) {
   if (parts.draining) return draining_error();
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(std::string project, parse_parent(request.parent()));
   if (!request.job_id().empty()) {
     if (Status s = check_id(Collection::kJobs, "job_id", request.job_id()); !s.ok()) {
       return s.error();
@@ -48,19 +52,21 @@ Status check_submit(const JobParts& parts, const v1::SubmitJobRequest& request) 
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
   }
-  return {};
+  return project;
 }
 
-void store_job(const JobParts& parts, const v1::SubmitJobRequest& request,
-               const std::string& caller, PlannedJob planned, Done<v1::Job> done) {
+void store_job(const JobParts& parts, std::string project, const v1::SubmitJobRequest& request,
+               const std::string& owner, PlannedJob planned, Done<v1::Job> done) {
   NewJob job;
-  job.project = kProject;
-  job.owner = caller;
+  job.project = std::move(project);
+  job.owner = owner;
   job.id = request.job_id();
   job.spec = std::move(planned.spec);
   job.plan = std::move(planned.plan);
   job.dataset = std::move(planned.dataset);
+  job.dataset_project = std::move(planned.dataset_project);
   job.initial_model_id = std::move(planned.initial_model_id);
+  job.initial_model_project = std::move(planned.initial_model_project);
   job.after = std::move(planned.after);
   job.request_id = request.request_id();
   if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
@@ -77,46 +83,54 @@ void store_job(const JobParts& parts, const v1::SubmitJobRequest& request,
 /// Plans the job, which may take seconds, and stores it.
 void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, const CallInfo& call,
                 Done<v1::Job> done) {
-  if (Status s = check_submit(parts, request); !s.ok()) return done(s.error());
-  Result<PlannedJob> planned = parts.planner.plan(request.spec(), call.stop);
+  Result<std::string> project = check_submit(parts, request);
+  if (!project.ok()) return done(project.error());
+  Result<PlannedJob> planned = parts.planner.plan(*project, request.spec(), call.stop);
   if (!planned.ok()) {
     if (request.validate_only()) return done(std::move(planned).error());
     // A repeated request returns its job, even if the spec names something that no longer exists.
-    const Result<std::optional<Job>> first = find_first(parts.store.jobs(), request);
+    const Result<std::optional<Job>> first = find_first(parts.store.jobs(), *project, request);
     if (!first.ok()) return done(first.error());
     if (!*first) return done(std::move(planned).error());
     return done(to_proto(parts.dispatcher.explained(**first)));
   }
   if (request.validate_only()) {
     v1::Job job;
-    if (!request.job_id().empty()) job.set_name(full_name(Collection::kJobs, request.job_id()));
+    if (!request.job_id().empty()) {
+      job.set_name(full_name(*project, Collection::kJobs, request.job_id()));
+    }
     *job.mutable_spec() = std::move(planned->spec);
     *job.mutable_plan() = std::move(planned->plan);
     return done(std::move(job));
   }
-  store_job(parts, request, call.principal.person, *std::move(planned), std::move(done));
+  store_job(parts, *std::move(project), request, call.principal.person, *std::move(planned),
+            std::move(done));
 }
 
 /// Submits a spec that was just accepted, without planning or waiting. If it returns false, the
 /// caller must call submit_job().
 bool submit_known_job(const JobParts& parts, const v1::SubmitJobRequest& request,
                       const CallInfo& call, const Done<v1::Job>& done) {
-  if (request.validate_only() || !check_submit(parts, request).ok()) return false;
-  const std::shared_ptr<const PlannedJob> known = parts.planner.find_accepted(request.spec());
+  if (request.validate_only()) return false;
+  Result<std::string> project = check_submit(parts, request);
+  if (!project.ok()) return false;
+  const std::shared_ptr<const PlannedJob> known =
+      parts.planner.find_accepted(*project, request.spec());
   if (!known) return false;
-  store_job(parts, request, call.principal.person, *known, done);
+  store_job(parts, *std::move(project), request, call.principal.person, *known, done);
   return true;
 }
 
 void plan_job(const JobParts& parts, const v1::PlanJobRequest& request, const CallInfo& call,
               Done<v1::JobPlan> done) {
   if (parts.draining) return done(draining_error());
-  if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
+  const Result<std::string> project = parse_parent(request.parent());
+  if (!project.ok()) return done(project.error());
   if (!request.has_spec()) {
     return done(
         field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe"));
   }
-  parts.planner.plan_in_full(request, std::move(done), call.stop);
+  parts.planner.plan_in_full(*project, request, std::move(done), call.stop);
 }
 
 Job shown(const JobParts& parts, Job job) {
@@ -137,8 +151,8 @@ void count_from_now(const Range& end, int64_t now_us, Remaining& remaining) {
 }
 
 Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(Job job, parts.store.jobs().find(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(Job job, parts.store.jobs().find(name.project, name.id));
   if (job.state == JobState::kRunning) {
     Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
                                        parts.dispatcher.jobs_sharing_devices(job.uid));
@@ -155,15 +169,18 @@ Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request)
 
 Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
                                          const v1::ListQueueRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  if (const Result<std::string> project = parse_parent(request.parent()); !project.ok()) {
+    return project.error();
+  }
   if (request.page_size() < 0) {
     return field_error("PAGE_SIZE_NEGATIVE", "page_size",
                        std::to_string(request.page_size()) + " is negative, expected 0..1000");
   }
   std::optional<Job> asked;
   if (!request.name().empty()) {
-    ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-    ASSIGN_OR_RETURN(asked, parts.store.jobs().find(kProject, id));
+    ASSIGN_OR_RETURN(const ResourceName name,
+                     parse_name(Collection::kJobs, "name", request.name()));
+    ASSIGN_OR_RETURN(asked, parts.store.jobs().find(name.project, name.id));
   }
   const int32_t count =
       request.page_size() == 0 ? kQueueDefault : std::min(request.page_size(), kPageSizeMax);
@@ -173,7 +190,7 @@ Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
   response.set_waiting(view.waiting);
   for (const QueuedJob& job : view.jobs) {
     v1::QueuedJob& to = *response.add_jobs();
-    to.set_name(full_name(Collection::kJobs, job.id));
+    to.set_name(full_name(job.project, Collection::kJobs, job.id));
     to.set_owner(job.owner);
     to.set_priority(job.priority);
     to.set_position(job.position);
@@ -197,9 +214,10 @@ Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
 
 Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobsRequest& request,
                                        const CallInfo& call) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const std::string project, parse_parent(request.parent()));
   JobQuery query;
-  query.project = kProject;
+  query.projects = {project};
+  if (project == kAllProjects) query.projects = parts.people.projects(call.principal);
   query.page_size = request.page_size();
   query.page_token = request.page_token();
   for (const int state : request.states()) {
@@ -221,7 +239,14 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
       return field_error("FIELD_CONFLICT", "no_members",
                          "cannot be combined with array, expected one of them");
     }
-    ASSIGN_OR_RETURN(query.array, parse_id_or_name(Collection::kArrays, "array", request.array()));
+    ASSIGN_OR_RETURN(const ResourceName array,
+                     parse_id_or_name(Collection::kArrays, project, "array", request.array()));
+    if (array.project != project || project == kAllProjects) {
+      return field_error("FIELD_CONFLICT", "array",
+                         quoted_value(request.array()) +
+                             " is not in the project of `parent`, expected both of one project");
+    }
+    query.array = array.id;
   }
   query.no_members = request.no_members();
   query.labels = {request.labels().begin(), request.labels().end()};
@@ -240,30 +265,30 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
 }
 
 Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_cancel(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_cancel(name.project, name.id));
   spdlog::info("event=job_cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
 
 Result<v1::Job> pause_job(const JobParts& parts, const v1::PauseJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_pause(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_pause(name.project, name.id));
   spdlog::info("event=job_pause_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
 
 Result<v1::Job> resume_job(const JobParts& parts, const v1::ResumeJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().resume(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().resume(name.project, name.id));
   spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
   return to_proto(parts.dispatcher.explained(job));
 }
 
 Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriorityRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   if (!request.has_priority()) {
     return field_error("FIELD_REQUIRED", "priority", "is missing, expected -100..100");
   }
@@ -272,14 +297,14 @@ Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriority
                        std::to_string(request.priority()) + " is out of range, expected -100..100");
   }
   ASSIGN_OR_RETURN(const Job job,
-                   parts.store.jobs().set_priority(kProject, id, request.priority()));
+                   parts.store.jobs().set_priority(name.project, name.id, request.priority()));
   spdlog::info("event=job_priority_set {} priority={}", kv("job", job.name()), job.priority);
   return to_proto(parts.dispatcher.explained(job));
 }
 
 Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
-  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
+  ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(name.project, name.id));
   if (Status s = remove_noted(parts.store, parts.files, parts.paths, "jobs/" + job.uid); !s.ok()) {
     // The row was deleted, so nothing will use these files; a person may delete them.
     spdlog::warn("event=files_not_deleted {} {}", kv("job", job.name()),

@@ -10,6 +10,7 @@
 #include "server/dispatch/dispatcher.h"
 #include "server/files/disk_watch.h"
 #include "server/handlers/unary.h"
+#include "server/people/people.h"
 #include "server/planning/job_planner.h"
 #include "server/store/array.h"
 #include "server/store/done.h"
@@ -29,6 +30,7 @@ struct JobParts {
   Store& store;
   const Dispatcher& dispatcher;
   JobPlanner& planner;
+  const People& people;
   DiskWatch& disk;
   const std::atomic<bool>& draining;
 };

@@ -14,8 +14,8 @@
 namespace trainyard::server {
 
 Result<Model> find_model(const ModelParts& parts, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", name));
-  return parts.store.models().find(kProject, id);
+  ASSIGN_OR_RETURN(const ResourceName model, parse_name(Collection::kModels, "name", name));
+  return parts.store.models().find(model.project, model.id);
 }
 
 namespace {
@@ -24,6 +24,22 @@ constexpr size_t kPredictBytesMax = 3 << 20;
 constexpr size_t kPromptBytesMax = 1 << 20;
 constexpr int kPromptCountMax = 16;
 constexpr int64_t kTokensMax = 65536;
+
+/// Removes the names of what the caller may not see from a model that is shared with the caller: it
+/// does not tell what else its project has.
+void hide_origin(const People& people, const Principal& caller, const Model& model,
+                 v1::Model& out) {
+  const auto may_view = [&](const std::string& project) {
+    return people.role(caller, project) >= ProjectRole::kViewer;
+  };
+  if (may_view(model.project)) return;
+  out.clear_job();
+  const StoredName dataset = split_stored_name(model.project, model.dataset);
+  if (!may_view(dataset.project) &&
+      !people.is_shared_with(caller, dataset.project, "datasets", dataset.id)) {
+    out.clear_dataset();
+  }
+}
 
 int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
   int64_t count = 0;
@@ -43,19 +59,19 @@ Result<Model> find_network(const ModelParts& parts, const std::string& name) {
                         "it with recipe.initial_weights");
 }
 
-Status check_uploaded(const ModelParts& parts, const std::string& sha256, const char* field,
-                      int64_t& bytes) {
+Status check_uploaded(const ModelParts& parts, const std::string& project,
+                      const std::string& sha256, const char* field, int64_t& bytes) {
   if (!is_sha256_hex(sha256)) {
     return field_error("NAME_MALFORMED", field,
                        quoted_value(sha256) + " is not 64 lower-case hexadecimal digits");
   }
-  ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find(sha256));
+  ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find({project, sha256}));
   bytes = upload.size_bytes;
   if (upload.complete) return {};
   Error e = make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
                        std::string(field) + ": the file " + sha256.substr(0, 12) +
                            "... was not uploaded completely");
-  e.metadata = {{"upload", full_name(Collection::kUploads, sha256)},
+  e.metadata = {{"upload", full_name(project, Collection::kUploads, sha256)},
                 {"committed_size", std::to_string(upload.committed_size)}};
   return e;
 }
@@ -99,11 +115,13 @@ void import_described(const ModelParts& parts, const std::string& description, N
 }
 
 void create_model(const ModelParts& parts, const v1::CreateModelRequest& request,
-                  Done<v1::Model> done) {
+                  const CallInfo& call, Done<v1::Model> done) {
   if (parts.draining) return done(draining_error());
-  if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
+  const Result<std::string> project = parse_parent(request.parent());
+  if (!project.ok()) return done(project.error());
   NewWeights weights;
-  weights.project = kProject;
+  weights.project = *project;
+  weights.owner = call.principal.person;
   weights.sha256 = request.sha256();
   weights.id = "w-" + weights.sha256.substr(0, kDefaultIdDigits);
   if (!request.model_id().empty()) {
@@ -113,11 +131,12 @@ void create_model(const ModelParts& parts, const v1::CreateModelRequest& request
     }
   }
   if (Status s = parts.disk.check(); !s.ok()) return done(s.error());
-  Status uploaded = check_uploaded(parts, weights.sha256, "sha256", weights.size_bytes);
+  Status uploaded = check_uploaded(parts, *project, weights.sha256, "sha256", weights.size_bytes);
   if (!uploaded.ok()) return done(uploaded.error());
   if (const std::string& description = request.description_sha256(); !description.empty()) {
     int64_t description_bytes = 0;
-    uploaded = check_uploaded(parts, description, "description_sha256", description_bytes);
+    uploaded =
+        check_uploaded(parts, *project, description, "description_sha256", description_bytes);
     if (!uploaded.ok()) return done(uploaded.error());
     return import_described(parts, description, std::move(weights), done);
   }
@@ -132,16 +151,19 @@ void create_model(const ModelParts& parts, const v1::CreateModelRequest& request
                                });
 }
 
-Result<v1::Model> get_model(const ModelParts& parts, const v1::GetModelRequest& request) {
+Result<v1::Model> get_model(const ModelParts& parts, const v1::GetModelRequest& request,
+                            const CallInfo& call) {
   ASSIGN_OR_RETURN(const Model model, find_model(parts, request.name()));
-  return to_proto(model);
+  v1::Model out = to_proto(model);
+  hide_origin(parts.people, call.principal, model, out);
+  return out;
 }
 
 Result<v1::ListModelsResponse> list_models(const ModelParts& parts,
                                            const v1::ListModelsRequest& request) {
-  if (Status s = check_parent(request.parent()); !s.ok()) return s.error();
+  ASSIGN_OR_RETURN(const std::string project, parse_parent(request.parent()));
   ASSIGN_OR_RETURN(const ModelPage page,
-                   parts.store.models().list(kProject, request.page_size(), request.page_token()));
+                   parts.store.models().list(project, request.page_size(), request.page_token()));
   v1::ListModelsResponse response;
   for (const Model& model : page.models) *response.add_models() = to_proto(model);
   response.set_next_page_token(page.next_page_token);
@@ -168,8 +190,9 @@ void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
               Done<v1::EvaluateResponse> done) {
   if (parts.draining) return done(draining_error());
   const auto digest = [&]() -> Result<std::string> {
-    ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("dataset", request.dataset()));
-    ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find_usable(kProject, ref));
+    ASSIGN_OR_RETURN(const DatasetName name, parse_dataset_name("dataset", request.dataset()));
+    ASSIGN_OR_RETURN(const Dataset dataset,
+                     parts.store.datasets().find_usable(name.project, name.ref));
     if (dataset.state != v1::Dataset::READY) return not_ready_error(dataset, "call");
     return dataset.digest;
   };
@@ -181,12 +204,13 @@ void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
 }
 
 Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& request) {
-  ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
-  ASSIGN_OR_RETURN(const Model model, parts.store.models().remove(kProject, id));
+  ASSIGN_OR_RETURN(const ResourceName name,
+                   parse_name(Collection::kModels, "name", request.name()));
+  ASSIGN_OR_RETURN(const Model model, parts.store.models().remove(name.project, name.id));
   parts.predict.forget(model.job_uid, make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
                                                  model.name() + " was deleted meanwhile"));
   if (model.weights_alone()) {
-    parts.uploads.discard(model.digest);
+    parts.uploads.discard(model.project, model.digest);
   } else if (Status s =
                  remove_noted(parts.store, parts.files, parts.paths, "models/" + model.job_uid);
              !s.ok()) {
@@ -194,6 +218,10 @@ Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& reque
                  kv("message", s.error().message));
   }
   spdlog::info("event=model_deleted {}", kv("model", model.name()));
+  // The store has ended its shares.
+  if (parts.people.has_shares(name.project, "models", name.id)) {
+    (void)parts.people.reload();
+  }
   return {};
 }
 

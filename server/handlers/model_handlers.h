@@ -9,6 +9,7 @@
 #include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
 #include "server/handlers/unary.h"
+#include "server/people/people.h"
 #include "server/processes/one_shot_tasks.h"
 #include "server/serving/predict.h"
 #include "server/store/done.h"
@@ -28,6 +29,7 @@ struct ModelParts {
   PredictRunner& predict;
   OneShotTasks& one_shot_tasks;
   DiskWatch& disk;
+  People& people;
   const std::atomic<bool>& draining;
 };
 

@@ -56,8 +56,15 @@ v1::Device to_proto(const Device& device) {
   return out;
 }
 
-Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetServerInfoRequest&) {
-  ASSIGN_OR_RETURN(const JobCounts counts, parts.store.jobs().count());
+/// Counts the jobs that the caller may see.
+Result<JobCounts> count_jobs(const SystemParts& parts, const Principal& caller) {
+  if (parts.people.server_role(caller) >= ServerRole::kOperator) return parts.store.jobs().count();
+  return parts.store.jobs().count(parts.people.projects(caller));
+}
+
+Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetServerInfoRequest&,
+                                       const CallInfo& call) {
+  ASSIGN_OR_RETURN(const JobCounts counts, count_jobs(parts, call.principal));
   v1::ServerInfo info;
   info.set_version(TRAINYARD_VERSION);
   info.mutable_start_time()->set_seconds(parts.start_time_us / 1'000'000);

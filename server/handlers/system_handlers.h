@@ -11,6 +11,7 @@
 #include "server/forecast/forecaster.h"
 #include "server/handlers/unary.h"
 #include "server/inventory/inventory.h"
+#include "server/people/people.h"
 #include "server/store/store.h"
 #include "src/base/result.h"
 #include "trainyard/v1/system_service.pb.h"
@@ -29,6 +30,7 @@ struct SystemParts {
   Forecaster& forecaster;
   ClusterRates& cluster_rates;
   DiskWatch& disk;
+  const People& people;
   int64_t start_time_us = 0;  // of the daemon
   const std::vector<std::string>& warnings;
   const std::atomic<bool>& draining;

@@ -120,14 +120,15 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   Status start(const v1::UploadFileRequest::Start& start) {
     if (begun_) return field_error("FIELD_UNUSED", "start", "was already sent on this stream");
     if (frame_.draining) return draining_error();
-    if (Status s = check_parent(start.parent()); !s.ok()) return s;
+    ASSIGN_OR_RETURN(const std::string project, parse_parent(start.parent()));
     uploads_.expire();
-    ASSIGN_OR_RETURN(writer_, uploads_.open(start.sha256(), start.size_bytes(), start.offset()));
-    if (!writer_) {  // the server has this content: chunks are accepted and ignored
-      ASSIGN_OR_RETURN(complete_, uploads_.find(start.sha256()));
+    const UploadKey key{project, start.sha256(), start.size_bytes()};
+    ASSIGN_OR_RETURN(writer_, uploads_.open(key, start.offset()));
+    if (!writer_) {  // the project has this content: chunks are accepted and ignored
+      ASSIGN_OR_RETURN(complete_, uploads_.find(key));
     }
     begun_ = true;
-    audit_.set_object(full_name(Collection::kUploads, start.sha256()));
+    audit_.set_object(full_name(project, Collection::kUploads, start.sha256()));
     audit_.begin(caller_);
     return {};
   }

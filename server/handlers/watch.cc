@@ -56,7 +56,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       if (!caller.ok()) return caller.error();
       caller_ = std::move(*caller);
       if (Status s = parse_request(bytes, request_); !s.ok()) return s;
-      ASSIGN_OR_RETURN(id_, parse_name(Collection::kJobs, "name", request_.name()));
+      ASSIGN_OR_RETURN(name_, parse_name(Collection::kJobs, "name", request_.name()));
       parts_.hub.post(
           [self = shared_from_this()] { self->guarded([&self] { return self->start(); }); });
       return {};
@@ -117,7 +117,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       const MutexLock lock(mu_);
       if (finished_) return {};
     }
-    ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().find("default", id_));
+    ASSIGN_OR_RETURN(const Job job, parts_.store.jobs().find(name_.project, name_.id));
     ASSIGN_OR_RETURN(std::unique_ptr<Watcher> watcher,
                      parts_.hub.watch(job.uid, request_.after(), [this](Result<EventRun> run) {
                        guarded([&] { return take(std::move(run)); });
@@ -145,7 +145,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     {
       const MutexLock lock(mu_);
       if (finished_) return {};
-      TRAINYARD_CHECK(asked_, "events of job " + id_ + " arrive that its stream has not requested");
+      TRAINYARD_CHECK(asked_,
+                      "events of job " + name_.id + " arrive that its stream has not requested");
       asked_ = false;
       if (run->block) {
         const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);
@@ -206,7 +207,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const void* const connection_;
   Principal caller_;
   v1::WatchJobRequest request_;
-  std::string id_;
+  ResourceName name_;
   std::shared_ptr<WatchStream> self_;
   std::unique_ptr<Watcher> watcher_;  // set before the first write, reset in OnDone()
 

@@ -147,7 +147,7 @@ std::function<bool()> Garbage::stopped() const {
 Garbage::Candidate Garbage::candidate(Item::Kind kind, const EndedJob& job, std::string reason) {
   Candidate c;
   c.item.set_kind(kind);
-  c.item.set_name(full_name(Collection::kJobs, job.id));
+  c.item.set_name(full_name(job.project, Collection::kJobs, job.id));
   c.item.set_reason(std::move(reason));
   c.job = job;
   return c;
@@ -190,7 +190,7 @@ Status Garbage::find_events(const v1::CollectGarbageRequest& request, int64_t ke
         if (retention_.concerns_all(thins.error())) return thins.error();
         if (thins.error().reason == "JOB_NOT_FOUND") continue;
         if (found.warnings.size() == kItemsMax) continue;
-        found.warnings.push_back(full_name(Collection::kJobs, job.id) + ": " +
+        found.warnings.push_back(full_name(job.project, Collection::kJobs, job.id) + ": " +
                                  parts_.paths.hide(thins.error().message));
       } else if (*thins) {
         found.candidates.push_back(candidate(Item::EVENTS, job, retention_.reason_to_thin(job)));
@@ -241,7 +241,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
     const fs::path path = parts_.paths.checkpoints(j.uid);
     std::error_code ec;
     if (!fs::exists(path, ec) || fs::is_empty(path, ec)) continue;
-    add(Item::CHECKPOINTS, full_name(Collection::kJobs, j.name),
+    add(Item::CHECKPOINTS, full_name(j.project, Collection::kJobs, j.id),
         std::string(name_of(j.state)) + " " + age_text(as_of_us - j.end_time_us) +
             (succeeded ? ", its model is kept" : ", a retry starts over"),
         path);
@@ -251,7 +251,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
   ASSIGN_OR_RETURN(const std::vector<Upload> uploads, uploads_.list_unused(as_of_us));
   for (const Upload& u : uploads) {
     const fs::path path = u.complete ? parts_.paths.upload(u.sha256)
-                                     : parts_.paths.upload_part(u.sha256, u.size_bytes);
+                                     : parts_.paths.upload_part(u.project, u.sha256, u.size_bytes);
     add(Item::UPLOAD, in_folder(path),
         u.complete ? "no dataset and no model uses it"
                    : "incomplete, last used " + age_text(as_of_us - u.active_time_us),
@@ -262,7 +262,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
   // The upload may be completing at this moment.
   for (const StateFiles::Upload& u : named.uploads) {
     used.insert(parts_.paths.upload(u.sha256));
-    used.insert(parts_.paths.upload_part(u.sha256, u.size_bytes));
+    used.insert(parts_.paths.upload_part(u.project, u.sha256, u.size_bytes));
   }
   const bool all_known = add_files_of_copy(parts_.paths, used);
   for (const fs::path& path : kept) {

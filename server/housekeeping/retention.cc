@@ -290,7 +290,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (!removed[i].ok()) continue;
     spdlog::info("event=job_removed {} uid={} {}",
-                 kv("job", full_name(Collection::kJobs, jobs[i].id)), jobs[i].uid,
+                 kv("job", full_name(jobs[i].project, Collection::kJobs, jobs[i].id)), jobs[i].uid,
                  kv("reason", reason_to_delete(jobs[i])));
     const std::string path = "jobs/" + jobs[i].uid;
     const Status files = remove_kept(files_, paths_, paths_.root() / path);
@@ -345,7 +345,8 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
     if (!answers[last[k]].ok() || !thinned[last[k]]) continue;
     const EndedJob& job = jobs[last[k]];
     spdlog::info("event=events_thinned {} uid={} events={}",
-                 kv("job", full_name(Collection::kJobs, job.id)), job.uid, job.newest_seq);
+                 kv("job", full_name(job.project, Collection::kJobs, job.id)), job.uid,
+                 job.newest_seq);
   }
   return answers;
 }

@@ -93,7 +93,9 @@ MemberShape shape_of(const PlannedJob& planned) {
   MemberShape shape;
   shape.plan = planned.plan.SerializeAsString();
   shape.dataset = planned.dataset;
+  shape.dataset_project = planned.dataset_project;
   shape.initial_model_id = planned.initial_model_id;
+  shape.initial_model_project = planned.initial_model_project;
   shape.brief.resources = planned.spec.resources();
   set_needs(planned.plan, {}, 0, shape.brief);
   return shape;
@@ -101,9 +103,14 @@ MemberShape shape_of(const PlannedJob& planned) {
 
 class Planning {
  public:
-  Planning(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,
-           const std::stop_token& stop)
-      : planner_(planner), clock_(clock), base_(spec), stop_(stop), begin_us_(clock.steady_us()) {}
+  Planning(JobPlanner& planner, const Clock& clock, const std::string& project,
+           const v1::JobSpec& spec, const std::stop_token& stop)
+      : planner_(planner),
+        clock_(clock),
+        project_(project),
+        base_(spec),
+        stop_(stop),
+        begin_us_(clock.steady_us()) {}
 
   Status add(const Member& values, PlannedArray& out) {
     if (Status s = check_stop(stop_); !s.ok()) return s;
@@ -144,7 +151,7 @@ class Planning {
               " were made); give the fields that a plan depends on fewer values, or submit "
               "several arrays");
     }
-    Result<PlannedJob> planned = planner_.plan(spec, stop_);
+    Result<PlannedJob> planned = planner_.plan(project_, spec, stop_);
     if (!planned.ok()) {
       if (planned.error().reason == kStopped) return planned.error();
       return of_member(std::move(planned).error(), values, index);
@@ -163,6 +170,7 @@ class Planning {
 
   JobPlanner& planner_;
   const Clock& clock_;
+  const std::string& project_;
   v1::JobSpec base_;
   const std::stop_token& stop_;
   const int64_t begin_us_;
@@ -182,11 +190,12 @@ bool is_neutral(std::string_view path) {
   return std::ranges::find(fields, path) != fields.end();
 }
 
-Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,
-                                const ArrayMembers& array, const std::stop_token& stop) {
+Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const std::string& project,
+                                const v1::JobSpec& spec, const ArrayMembers& array,
+                                const std::stop_token& stop) {
   if (Status s = check_shapes(array); !s.ok()) return s.error();
   PlannedArray out;
-  Planning planning(planner, clock, spec, stop);
+  Planning planning(planner, clock, project, spec, stop);
   int64_t bytes = 0;
   for (const Member& member : array.members) {
     if (Status s = planning.add(member, out); !s.ok()) return s.error();

@@ -32,7 +32,8 @@ struct PlannedArray {
 };
 /// Plans all members of an array. Errors name the member and its values: those of plan();
 /// ARRAY_SIZE_INVALID, ARRAY_PLANS_TOO_MANY. CANCELLED/STOPPED.
-Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,
-                                const ArrayMembers& array, const std::stop_token& stop);
+Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const std::string& project,
+                                const v1::JobSpec& spec, const ArrayMembers& array,
+                                const std::stop_token& stop);
 
 }  // namespace trainyard::server

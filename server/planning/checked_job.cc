@@ -6,14 +6,12 @@
 #include "proto/convert/run.h"
 #include "server/planning/cluster_devices.h"
 #include "server/planning/open_batch.h"
-#include "server/planning/spec_check.h"
-#include "server/rpc/names.h"
 #include "server/rpc/status.h"
 #include "src/base/violations.h"
 
 namespace trainyard::server {
-Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, const Config& config,
-                             Store& store) {
+Result<CheckedJob> check_job(const JobScope& scope, const v1::JobSpec& spec,
+                             StartingWeights weights, const Config& config) {
   Violations violations;
   check_labels(spec, violations);
   if (spec.dataset().name().empty()) {
@@ -22,6 +20,7 @@ Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, c
   // The engine's checks come before those of the store, so that a user first learns of all problems
   // of the spec at the same time.
   CheckedJob job;
+  job.project = scope.project;
   job.spec = spec;
   resolve_cluster(config.clusters, *job.spec.mutable_resources(), violations);
   const bool batch_is_open = batch_size_is_open(spec);
@@ -30,14 +29,14 @@ Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, c
   }
   Result<EngineSpec> engine = to_engine(job.spec);
   if (!engine.ok()) violations.add(engine.error());
-  job.after = read_after(job.spec, violations);
+  job.after = read_after(scope.project, job.spec, violations);
   if (!violations.empty()) return violations.to_error();
 
-  ASSIGN_OR_RETURN(const DatasetRef ref,
-                   parse_dataset_id_or_name("dataset.name", spec.dataset().name()));
-  ASSIGN_OR_RETURN(job.dataset, store.datasets().find_usable("default", ref));
+  ASSIGN_OR_RETURN(job.dataset, find_dataset(scope, spec));
   if (job.dataset.state != v1::Dataset::READY) return not_ready_error(job.dataset, "submit");
-  if (Status s = store.jobs().check_after(kProject, job.after); !s.ok()) return s.error();
+  if (Status s = scope.store.jobs().check_after(scope.project, job.after); !s.ok()) {
+    return s.error();
+  }
   job.spec.mutable_dataset()->set_name(job.dataset.name());
   // Store both with the job: the same thread count and precision give the same bits even if the
   // defaults change.
@@ -46,7 +45,7 @@ Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, c
     job.spec.mutable_resources()->set_threads(config.threads_per_job);
   }
   job.spec.mutable_recipe()->set_precision(to_proto(engine->recipe.precision));
-  auto initial_weights = find_initial_weights(spec, job.after, &job.pending_model_id, store);
+  auto initial_weights = find_initial_weights(scope, spec, job.after, &job.pending_model_id);
   if (initial_weights.ok()) {
     job.initial_weights = std::move(initial_weights).value();
   } else if (weights == StartingWeights::kMayBeGone &&

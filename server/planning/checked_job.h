@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/config/config.h"
+#include "server/planning/spec_check.h"
 #include "server/store/store.h"
 #include "src/base/result.h"
 #include "src/planning/planner.h"
@@ -20,6 +21,7 @@ namespace trainyard::server {
 enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
 
 struct CheckedJob {
+  std::string project;
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   JobToPlan job;     // the same spec for the planner
   Dataset dataset;
@@ -33,8 +35,8 @@ struct CheckedJob {
 
 /// Checks a spec. Returns either all errors of the spec's fields together, or the first error of
 /// the store's data.
-Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, const Config& config,
-                             Store& store);
+Result<CheckedJob> check_job(const JobScope& scope, const v1::JobSpec& spec,
+                             StartingWeights weights, const Config& config);
 
 /// Writes the planner's choices into both forms of the spec.
 void set_choice(const PlannedRun& planned, CheckedJob& job);

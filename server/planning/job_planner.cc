@@ -67,6 +67,12 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
+/// Returns the key of a spec that was accepted in a project. No project's name contains a zero
+/// byte.
+std::string accepted_key(const std::string& project, const v1::JobSpec& spec) {
+  return project + '\0' + spec.SerializeAsString();
+}
+
 /// Returns whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
@@ -85,8 +91,9 @@ struct JobPlanner::Planned {
   std::string key() const { return plan_key(job, run.recipe, run.traits); }
 };
 
-std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& spec) {
-  const std::string key = spec.SerializeAsString();
+std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const std::string& project,
+                                                            const v1::JobSpec& spec) {
+  const std::string key = accepted_key(project, spec);
   const int64_t changes = parts_.store.datasets().changes();
   const int64_t now_us = parts_.clock.steady_us();
   const MutexLock lock(mu_);
@@ -96,9 +103,9 @@ std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& s
   return valid ? it->second : nullptr;
 }
 
-Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop,
-                                    StartingWeights weights) {
-  if (const auto known = find_accepted(spec)) return *known;
+Result<PlannedJob> JobPlanner::plan(const std::string& project, const v1::JobSpec& spec,
+                                    const std::stop_token& stop, StartingWeights weights) {
+  if (const auto known = find_accepted(project, spec)) return *known;
   // Read the counters before the datasets and the devices, so that a change in the meantime makes
   // the result obsolete.
   const int64_t changes = parts_.store.datasets().changes();
@@ -107,12 +114,12 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
     const MutexLock lock(mu_);
     devices_time_us = devices_time_us_;
   }
-  ASSIGN_OR_RETURN(PlannedJob planned, plan_uncached(spec, stop, weights));
-  std::string key = spec.SerializeAsString();
-  // Do not cache these: the model may be created or deleted, and a job that this one waits for may
-  // end.
+  ASSIGN_OR_RETURN(PlannedJob planned, plan_uncached(project, spec, stop, weights));
+  std::string key = accepted_key(project, spec);
+  // Do not cache these: the model may be created or deleted, a share may end, and a job that this
+  // one waits for may end.
   if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
-      !planned.after.empty()) {
+      !planned.dataset_project.empty() || !planned.after.empty()) {
     return planned;
   }
   auto accepted = std::make_shared<const PlannedJob>(planned);
@@ -169,9 +176,9 @@ Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWei
   return planned;
 }
 
-Result<PlannedJob> JobPlanner::plan_uncached(const v1::JobSpec& spec, const std::stop_token& stop,
-                                             StartingWeights weights) {
-  ASSIGN_OR_RETURN(CheckedJob checked, check_job(spec, weights, parts_.config, parts_.store));
+Result<PlannedJob> JobPlanner::plan_uncached(const std::string& project, const v1::JobSpec& spec,
+                                             const std::stop_token& stop, StartingWeights weights) {
+  ASSIGN_OR_RETURN(CheckedJob checked, check_job(scope(project), spec, weights, parts_.config));
   ASSIGN_OR_RETURN(Planned planned, plan_checked(std::move(checked), weights, {}, stop));
   CheckedJob& job = planned.job;
   ASSIGN_OR_RETURN(const MemoryFit fit,
@@ -184,15 +191,20 @@ Result<PlannedJob> JobPlanner::plan_uncached(const v1::JobSpec& spec, const std:
   out.plan.set_device_advice(planned.run.device.advice);
   if (Status s = add_forecasts(planned, out.plan, stop); !s.ok()) return s.error();
   out.dataset = job.dataset.ref();
+  if (job.dataset.project != project) out.dataset_project = job.dataset.project;
   out.dataset_digest = job.dataset.digest;
   out.initial_model_id = job.initial_weights ? job.initial_weights->id : job.pending_model_id;
+  if (job.initial_weights && job.initial_weights->project != project) {
+    out.initial_model_project = job.initial_weights->project;
+  }
   out.lacks_weights = job.lacks_weights ? job.lacks_weights : planned.run.lacks_weights;
   out.after = std::move(job.after);
   out.spec = std::move(job.spec);
   return out;
 }
 
-Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& request,
+Result<JobPlanner::Planned> JobPlanner::plan_request(const std::string& project,
+                                                     const v1::PlanJobRequest& request,
                                                      const std::stop_token& stop) {
   if (!v1::PlanJobRequest::Dump_IsValid(request.dump())) {
     return field_error(
@@ -201,7 +213,7 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
   }
   constexpr auto kNeeded = StartingWeights::kNeeded;
   ASSIGN_OR_RETURN(CheckedJob checked,
-                   check_job(request.spec(), kNeeded, parts_.config, parts_.store));
+                   check_job(scope(project), request.spec(), kNeeded, parts_.config));
   PlanOptions options;
   options.devices = PlannedFor::kWhereItStarts;
   options.with_layers = true;
@@ -232,9 +244,9 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
   return planned;
 }
 
-void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
-                              const std::stop_token& stop) {
-  Result<Planned> planned = plan_request(request, stop);
+void JobPlanner::plan_in_full(const std::string& project, const v1::PlanJobRequest& request,
+                              Done<v1::JobPlan> done, const std::stop_token& stop) {
+  Result<Planned> planned = plan_request(project, request, stop);
   if (!planned.ok()) return done(std::move(planned).error());
   const DeviceChoice device = planned->run.device;
   const v1::JobSpec& spec = planned->job.spec;

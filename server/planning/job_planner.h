@@ -33,9 +33,11 @@ namespace trainyard::server {
 struct PlannedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   v1::RunPlan plan;
-  DatasetRef dataset;            // the version that the job uses
-  std::string dataset_digest;    // names the dataset's folder
-  std::string initial_model_id;  // the model in recipe.initial_weights; empty: none
+  DatasetRef dataset;                 // the version that the job uses
+  std::string dataset_project;        // the project that shares it; empty: the job's
+  std::string dataset_digest;         // names the dataset's folder
+  std::string initial_model_id;       // the model in recipe.initial_weights; empty: none
+  std::string initial_model_project;  // as dataset_project
   // Why the initial weights are not available (StartingWeights::kMayBeGone).
   std::optional<Error> lacks_weights = {};
   std::vector<Dependency> after;
@@ -51,6 +53,7 @@ struct PlannerParts {
   OneShotTasks& one_shot_tasks;
   Forecaster& forecaster;
   ClusterRates& cluster_rates;
+  const People& people;
   Executor& planning;  // finishes plans that a worker has measured
   const std::atomic<bool>& draining;
 };
@@ -64,10 +67,12 @@ class JobPlanner {
   /// For SubmitJob: refuses jobs that fit on no device. The kernels' workspace is not known yet and
   /// not counted; the worker adds it to the plan when it starts. For this and the following
   /// functions: CANCELLED/STOPPED soon after `stop` is requested.
-  Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop,
+  Result<PlannedJob> plan(const std::string& project, const v1::JobSpec& spec,
+                          const std::stop_token& stop,
                           StartingWeights weights = StartingWeights::kNeeded);
   /// Returns the result of plan() if it is cached; null otherwise. Neither computes nor waits.
-  std::shared_ptr<const PlannedJob> find_accepted(const v1::JobSpec& spec);
+  std::shared_ptr<const PlannedJob> find_accepted(const std::string& project,
+                                                  const v1::JobSpec& spec);
   /// Checks a spec that differs from a planned one only in values on which no plan depends. Returns
   /// the error that plan() would, except those that come from the model's graph. `schema` is that
   /// of the spec's dataset.
@@ -76,8 +81,8 @@ class JobPlanner {
   /// at the moment.
   Result<DatasetSchema> schema_of(const std::string& dataset_digest) const;
   /// For PlanJob: computes the whole response. A worker measures the workspace unless it is known.
-  void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
-                    const std::stop_token& stop);
+  void plan_in_full(const std::string& project, const v1::PlanJobRequest& request,
+                    Done<v1::JobPlan> done, const std::stop_token& stop);
 
  private:
   static constexpr size_t kAcceptedMax = 256, kWorkspacesMax = 256;
@@ -86,12 +91,16 @@ class JobPlanner {
 
   struct Planned;
 
+  JobScope scope(const std::string& project) const {
+    return {project, parts_.store, parts_.people};
+  }
   /// Plans a checked job and writes the choices into it.
   Result<Planned> plan_checked(CheckedJob job, StartingWeights weights, PlanOptions options,
                                const std::stop_token& stop);
-  Result<PlannedJob> plan_uncached(const v1::JobSpec& spec, const std::stop_token& stop,
-                                   StartingWeights weights);
-  Result<Planned> plan_request(const v1::PlanJobRequest& request, const std::stop_token& stop);
+  Result<PlannedJob> plan_uncached(const std::string& project, const v1::JobSpec& spec,
+                                   const std::stop_token& stop, StartingWeights weights);
+  Result<Planned> plan_request(const std::string& project, const v1::PlanJobRequest& request,
+                               const std::stop_token& stop);
   /// Completes the response to PlanJob after a worker has measured the workspace or failed to.
   Result<v1::JobPlan> finish(Planned& planned, const Result<int64_t>& workspace,
                              const std::stop_token& stop);
@@ -115,8 +124,8 @@ class JobPlanner {
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
   int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady clock; 0: never read
-  // Keyed by serialized spec. All were accepted for `devices_` and when the datasets' change
-  // counter was `accepted_at_changes_`.
+  // Keyed by project and serialized spec (accepted_key). All were accepted for `devices_` and when
+  // the datasets' change counter was `accepted_at_changes_`.
   std::unordered_map<std::string, std::shared_ptr<const PlannedJob>> accepted_
       TRAINYARD_GUARDED_BY(mu_);
   int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/people/people.h"
 #include "server/rpc/names.h"
 #include "src/base/safe_text.h"
 #include "src/base/text.h"
@@ -18,6 +19,24 @@ constexpr size_t kLabelValueMax = 256;
 
 /// Returns whether the text has control characters, C1's and those that reorder a line among them.
 bool has_control(std::string_view text) { return safe_text(text) != text; }
+
+/// Returns a model of another project. `job`: the one of the job of that name. MODEL_NOT_FOUND,
+/// with the same message whether it does not exist or is not shared.
+Result<std::optional<Model>> find_shared_weights(const JobScope& scope, const ResourceName& name,
+                                                 bool job, const std::string& field,
+                                                 const std::string& text) {
+  if (scope.may_use(name.project, "models", name.id)) {
+    Result<Model> model = scope.store.models().find(name.project, name.id);
+    if (model.ok() && !(job && model->weights_alone())) {
+      return std::optional<Model>(std::move(*model));
+    }
+    if (!model.ok() && model.error().reason != "MODEL_NOT_FOUND") return model.error();
+  }
+  return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                    field + ": there is no " + (job ? "job " : "model ") + quoted_value(text) +
+                        (job ? " whose model" : " that") + " is shared with projects/" +
+                        scope.project + ".");
+}
 
 }  // namespace
 
@@ -41,7 +60,8 @@ void check_labels(const v1::JobSpec& spec, Violations& violations) {
   }
 }
 
-std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
+std::vector<Dependency> read_after(const std::string& project, v1::JobSpec& spec,
+                                   Violations& violations) {
   std::vector<Dependency> after;
   if (spec.after_size() > kDependenciesMax) {
     violations.add("FIELD_OUT_OF_RANGE", "after",
@@ -56,23 +76,53 @@ std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
       violations.add("FIELD_UNSUPPORTED", field + ".on",
                      std::to_string(dependency.on()) + " is not known, expected success or any");
     }
-    const Result<std::string> id =
-        parse_id_or_name(Collection::kJobs, field + ".job", dependency.job());
-    if (!id.ok()) {
-      violations.add(id.error());
-    } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
-      violations.add("FIELD_CONFLICT", field + ".job", *id + " is given twice, expected it once");
+    const Result<ResourceName> name =
+        parse_id_or_name(Collection::kJobs, project, field + ".job", dependency.job());
+    if (!name.ok()) {
+      violations.add(name.error());
+    } else if (name->project != project) {
+      violations.add("FIELD_UNSUPPORTED", field + ".job",
+                     quoted_value(dependency.job()) +
+                         " is of another project, expected a job of projects/" + project);
+    } else if (std::ranges::find(after, name->id, &Dependency::id) != after.end()) {
+      violations.add("FIELD_CONFLICT", field + ".job",
+                     name->id + " is given twice, expected it once");
     } else {
-      after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
-      dependency.set_job(full_name(Collection::kJobs, *id));
+      after.push_back({name->id, dependency.on() == v1::JobDependency::ANY});
+      dependency.set_job(full_name(project, Collection::kJobs, name->id));
     }
   }
   return after;
 }
 
-Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
+bool JobScope::may_use(std::string_view of_project, std::string_view collection,
+                       std::string_view id) const {
+  return of_project == project || people.is_shared(of_project, collection, id, project);
+}
+
+Result<Dataset> find_dataset(const JobScope& scope, const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(const DatasetName name,
+                   parse_dataset_id_or_name(scope.project, "dataset.name", spec.dataset().name()));
+  const auto unknown = [&] {
+    return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
+                      "there is no dataset " + quoted_value(spec.dataset().name()) +
+                          " that is shared with projects/" + scope.project + ".");
+  };
+  // A share may be of one version, so the version that the job would use decides.
+  Result<Dataset> dataset = scope.store.datasets().find_usable(name.project, name.ref);
+  if (name.project == scope.project) return dataset;
+  if (!dataset.ok()) {
+    const bool absent = dataset.error().reason == "DATASET_NOT_FOUND";
+    if (!absent || scope.may_use(name.project, "datasets", name.ref.id)) return dataset;
+    return unknown();
+  }
+  if (!scope.may_use(name.project, "datasets", dataset->ref().text())) return unknown();
+  return dataset;
+}
+
+Result<std::optional<Model>> find_initial_weights(const JobScope& scope, const v1::JobSpec& spec,
                                                   const std::vector<Dependency>& after,
-                                                  std::string* pending_id, Store& store) {
+                                                  std::string* pending_id) {
   if (!spec.recipe().has_initial_weights()) return std::optional<Model>();
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
   if (!weights.path().empty()) {
@@ -81,18 +131,21 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   }
   const bool job = !weights.job().empty();
   const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
-  ASSIGN_OR_RETURN(const std::string id,
-                   parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
-                                    job ? weights.job() : weights.model()));
+  const std::string& text = job ? weights.job() : weights.model();
+  ASSIGN_OR_RETURN(
+      const ResourceName name,
+      parse_id_or_name(job ? Collection::kJobs : Collection::kModels, scope.project, field, text));
+  const std::string& id = name.id;
+  if (name.project != scope.project) return find_shared_weights(scope, name, job, field, text);
   // Read the job's state before searching for the model: a job that has ended creates no model any
   // more.
   const auto awaited = std::ranges::find(after, id, &Dependency::id);
   bool unfinished = false;
   if (awaited != after.end()) {
-    ASSIGN_OR_RETURN(const Job maker, store.jobs().find("default", id));
+    ASSIGN_OR_RETURN(const Job maker, scope.store.jobs().find(scope.project, id));
     unfinished = !is_terminal(maker.state);
   }
-  Result<Model> model = store.models().find("default", id);
+  Result<Model> model = scope.store.models().find(scope.project, id);
   if (model.ok() && !(job && model->weights_alone())) {
     return std::optional<Model>(std::move(*model));
   }

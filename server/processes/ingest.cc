@@ -426,6 +426,12 @@ void IngestRunner::asked(const std::string& digest) {
 }
 
 void IngestRunner::cancel(const std::string& digest) {
+  const auto waits = [&](const Dataset& dataset) { return dataset.digest == digest; };
+  // Another dataset, perhaps of another project, may wait for the same content.
+  if (const Result<std::vector<Dataset>> left = impl_->store.datasets().list_ingesting();
+      left.ok() && std::ranges::any_of(*left, waits)) {
+    return;
+  }
   std::string task;
   {
     const MutexLock lock(impl_->mu);
@@ -442,7 +448,7 @@ void IngestRunner::cancel(const std::string& digest) {
   const Result<std::vector<Dataset>> datasets = impl_->store.datasets().list_ingesting();
   if (!datasets.ok()) return;
   for (const Dataset& dataset : *datasets) {
-    if (dataset.digest == digest) enqueue(dataset);
+    if (waits(dataset)) enqueue(dataset);
   }
 }
 

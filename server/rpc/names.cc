@@ -51,11 +51,6 @@ Error malformed(std::string_view field, std::string_view value, const std::strin
                      quoted_value(value) + " is malformed, expected " + expected);
 }
 
-Error access_denied() {
-  return make_error(ErrorCode::kPermissionDenied, "ACCESS_DENIED",
-                    "the project in this name does not exist or is not yours");
-}
-
 std::string id_rule(Collection collection) {
   return collection == Collection::kUploads ? "64 lower-case hexadecimal digits (SHA-256)"
                                             : resource_id_rule(chars_max(collection));
@@ -74,13 +69,13 @@ std::string similar_id(Collection collection, std::string_view text) {
 
 }  // namespace
 
-Result<std::string> parse_name(Collection collection, std::string_view field,
-                               std::string_view name) {
+Result<ResourceName> parse_name(Collection collection, std::string_view field,
+                                std::string_view name) {
   const std::string_view plural = collection_name(collection);
   const auto refuse = [&] {
     return malformed(
         field, name,
-        "projects/default/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
+        "projects/PROJECT/" + std::string(plural) + "/ID with an ID of " + id_rule(collection));
   };
   std::array<std::string_view, 4> parts;
   std::string_view rest = name;
@@ -96,8 +91,7 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
   // A malformed ID is reported without the rest of the name, which the client may have added to the
   // user's ID.
   if (Status s = check_id(collection, field, parts[3]); !s.ok()) return s.error();
-  if (parts[1] != kProject) return access_denied();
-  return std::string(parts[3]);
+  return ResourceName{std::string(parts[1]), std::string(parts[3])};
 }
 
 Status check_id(Collection collection, std::string_view field, std::string_view id) {
@@ -105,52 +99,54 @@ Status check_id(Collection collection, std::string_view field, std::string_view 
   return malformed(field, id, id_rule(collection) + similar_id(collection, id));
 }
 
-Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
-                                     std::string_view text) {
+Result<ResourceName> parse_id_or_name(Collection collection, std::string_view project,
+                                      std::string_view field, std::string_view text) {
   if (text.find('/') != std::string_view::npos) return parse_name(collection, field, text);
   if (Status s = check_id(collection, field, text); !s.ok()) return s.error();
-  return std::string(text);
+  return ResourceName{std::string(project), std::string(text)};
 }
 
 namespace {
 
-using ParseId = Result<std::string> (*)(Collection, std::string_view, std::string_view);
-
-Result<DatasetRef> parse_dataset(ParseId parse, std::string_view field, std::string_view text) {
+/// Adds the version, if there is one after the ID in `text`.
+Result<DatasetName> with_version(ResourceName name, std::string_view field, std::string_view text) {
   const size_t at = std::min(text.find('@'), text.size());
-  ASSIGN_OR_RETURN(const std::string id, parse(Collection::kDatasets, field, text.substr(0, at)));
-  std::optional<DatasetRef> ref = parse_dataset_ref(id + std::string(text.substr(at)));
+  std::optional<DatasetRef> ref = parse_dataset_ref(name.id + std::string(text.substr(at)));
   if (!ref) {
     return malformed(field, text,
-                     "a version after the @, a number of at least 1 as in " + id + "@2");
+                     "a version after the @, a number of at least 1 as in " + name.id + "@2");
   }
-  return std::move(*ref);
+  return DatasetName{std::move(name.project), std::move(*ref)};
 }
 
 }  // namespace
 
-Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name) {
-  return parse_dataset(parse_name, field, name);
+Result<DatasetName> parse_dataset_name(std::string_view field, std::string_view name) {
+  ASSIGN_OR_RETURN(ResourceName parsed,
+                   parse_name(Collection::kDatasets, field, name.substr(0, name.find('@'))));
+  return with_version(std::move(parsed), field, name);
 }
 
-Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text) {
-  return parse_dataset(parse_id_or_name, field, text);
+Result<DatasetName> parse_dataset_id_or_name(std::string_view project, std::string_view field,
+                                             std::string_view text) {
+  ASSIGN_OR_RETURN(ResourceName parsed, parse_id_or_name(Collection::kDatasets, project, field,
+                                                         text.substr(0, text.find('@'))));
+  return with_version(std::move(parsed), field, text);
 }
 
-Status check_parent(std::string_view parent) {
-  if (parent.empty()) return {};
+Result<std::string> parse_parent(std::string_view parent) {
+  if (parent.empty()) return std::string(kDefaultProject);
   constexpr std::string_view kPrefix = "projects/";
   if (!parent.starts_with(kPrefix) ||
       !is_word(parent.substr(kPrefix.size()), kResourceIdCharsMax)) {
-    return malformed("parent", parent, "projects/default");
+    return malformed("parent", parent, "projects/PROJECT");
   }
-  if (parent.substr(kPrefix.size()) != kProject) return access_denied();
-  return {};
+  return std::string(parent.substr(kPrefix.size()));
 }
 
-std::string full_name(Collection collection, std::string_view id) {
-  return std::string("projects/") + kProject + "/" + std::string(collection_name(collection)) +
-         "/" + std::string(id);
+std::string full_name(std::string_view project, Collection collection, std::string_view id) {
+  return "projects/" + std::string(project) + "/" + std::string(collection_name(collection)) + "/" +
+         std::string(id);
 }
 
 Status check_device_name(std::string_view name) {

@@ -17,6 +17,7 @@ QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& share
     to.uid = p.uid;
     to.id = job.name;
     to.owner = job.owner;
+    to.project = job.project;
     to.priority = job.priority;
     to.position = position;
     to.start = p.start;

@@ -22,6 +22,7 @@ struct QueuedJob {
   Range start, end;  // projected wall-clock times (projection.h)
   std::string device;
   WaitReason why;  // empty: no pass has considered the job yet
+  std::string project = {};
 };
 struct QueueView {
   std::vector<QueuedJob> jobs;  // in the order in which they may start

@@ -98,6 +98,7 @@ struct WaitingJob {
   int64_t retry_time_us = 0;         // the job does not start before this time
   int64_t rest_max_us = kUnlimited;  // remaining run time by its time limit
   int64_t wait_since_us = 0;         // when it entered the queue or returned to it
+  std::string project = {};
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
   /// Returns the planned bytes on a device where no other job has mapped the same file.
   int64_t bytes_alone(DeviceKind kind) const {

@@ -40,7 +40,9 @@ std::string_view array_id_of(std::string_view member_id);
 struct MemberShape {
   std::string plan;  // RunPlan, serialized once for all members
   DatasetRef dataset;
+  std::string dataset_project = {};  // these mean what they mean in NewJob
   std::string initial_model_id;
+  std::string initial_model_project = {};
   JobBrief brief;  // resources and needs; each member fills in the rest
 };
 
@@ -52,7 +54,7 @@ struct NewMember {
 };
 
 struct NewArray {
-  std::string project = "default";
+  std::string project;
   std::string id;  // empty: the store chooses one
   std::string owner;
   v1::JobSpec spec;
@@ -70,7 +72,7 @@ struct NewArray {
 enum class Steering : uint8_t { kCancel, kPause, kResume };
 
 struct ArrayQuery {
-  std::string project = "default";
+  std::string project;
   int32_t page_size = 50;
   std::string page_token;
 };

@@ -88,7 +88,10 @@ Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now
 Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked) {
   for (const MemberShape& shape : asked.shapes) {
     if (shape.dataset.id.empty()) continue;
-    if (Status s = check_dataset(db, asked.project, shape.dataset); !s.ok()) return s.error();
+    if (Status s = check_dataset(db, asked.project, shape.dataset_project, shape.dataset);
+        !s.ok()) {
+      return s.error();
+    }
   }
   NewJob one;
   one.project = asked.project;
@@ -103,7 +106,8 @@ Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked
                            "; let them wait for one job that waits for the others");
   }
   for (const MemberShape& shape : asked.shapes) {
-    if (Status s = check_initial_model(db, asked.project, shape.initial_model_id, awaited);
+    if (Status s = check_initial_model(db, asked.project, shape.initial_model_project,
+                                       shape.initial_model_id, awaited);
         !s.ok()) {
       return s.error();
     }
@@ -149,15 +153,16 @@ int64_t insert_member(Connection& db, const JobArray& array, const NewArray& ask
         " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
         " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
         " retry_time_us, initial_model, dataset_version, owner, waits_for, array, array_index,"
-        " array_values)"
+        " array_values, dataset_project, initial_model_project)"
         " VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, x'', 0, '', 1, ?, 0, 0, ?, ?,"
-        " ?, ?, ?, ?, ?)");
+        " ?, ?, ?, ?, ?, ?, ?)");
     query.bind(array.project).bind(brief.id).bind(brief.uid).bind(shape.dataset.id);
     query.bind_blob(member.spec).bind(first.reason).bind(first.message);
     query.bind(int64_t{member.priority}).bind(array.create_time_us).bind_blob(shape.plan);
     query.bind(array.create_time_us).bind(shape.initial_model_id);
     query.bind(int64_t{shape.dataset.version}).bind(array.owner).bind(int64_t{brief.waits_for});
-    query.bind(array.order).bind(static_cast<int64_t>(index)).bind_blob(member.values).run();
+    query.bind(array.order).bind(static_cast<int64_t>(index)).bind_blob(member.values);
+    query.bind(shape.dataset_project).bind(shape.initial_model_project).run();
     order = db.last_row();
   }
   Query(db, "INSERT INTO events (job, seq, payload) VALUES (?, 1, ?)")
@@ -187,6 +192,7 @@ void insert_members(WriteContext& context, const JobArray& array, const NewArray
     brief.owner = array.owner;
     brief.waits_for = static_cast<int32_t>(awaited.size());
     brief.id = member_id(array.id, static_cast<int64_t>(i));
+    brief.project = array.project;
     brief.time_us = context.now_us;
     brief.order = insert_member(context.db, array, asked, i, brief, first);
     insert_dependencies(context.db, brief.order, awaited);

@@ -5,6 +5,13 @@
 
 namespace trainyard::server {
 
+StoredName split_stored_name(const std::string& project, const std::string& name) {
+  constexpr std::string_view kPrefix = "projects/";
+  if (!name.starts_with(kPrefix)) return {project, name};
+  const size_t end = name.find('/', kPrefix.size());
+  return {name.substr(kPrefix.size(), end - kPrefix.size()), name.substr(name.rfind('/') + 1)};
+}
+
 std::optional<DatasetRef> parse_dataset_ref(std::string_view text) {
   constexpr size_t kDigitsMax = 9;
   const size_t at = text.find('@');

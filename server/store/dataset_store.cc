@@ -15,9 +15,9 @@ namespace {
 
 #define DATASET_COLUMNS                                                              \
   "project, id, version, digest, state, reason, message, spec, schema, size_bytes, " \
-  "create_time_us,"                                                                  \
+  "create_time_us, owner,"                                                           \
   " number"
-constexpr int kNumberColumn = 11;
+constexpr int kNumberColumn = 12;
 constexpr int kVersionsListed = 10;
 
 Dataset read_dataset(const Query& row) {
@@ -33,6 +33,7 @@ Dataset read_dataset(const Query& row) {
     throw SqliteError(SQLITE_CORRUPT, 0, "a dataset's blob does not parse");
   d.size_bytes = row.integer(9);
   d.create_time_us = row.integer(10);
+  d.owner = row.text(11);
   return d;
 }
 
@@ -106,14 +107,24 @@ std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
 void save_dataset(Connection& db, const Dataset& d) {
   Query query(db,
               "INSERT INTO datasets (project, id, version, digest, state, reason, message, spec,"
-              " schema, size_bytes, create_time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+              " schema, size_bytes, create_time_us, owner)"
+              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
               " ON CONFLICT (project, id, version) DO UPDATE SET state = excluded.state,"
               " reason = excluded.reason, message = excluded.message, spec = excluded.spec,"
               " schema = excluded.schema,"
               " size_bytes = excluded.size_bytes");
   query.bind(d.project).bind(d.id).bind(int64_t{d.version}).bind(d.digest).bind(int64_t{d.state});
   query.bind(d.reason).bind(d.message).bind_blob(d.spec.SerializeAsString());
-  query.bind_blob(d.schema.SerializeAsString()).bind(d.size_bytes).bind(d.create_time_us).run();
+  query.bind_blob(d.schema.SerializeAsString()).bind(d.size_bytes).bind(d.create_time_us);
+  query.bind(d.owner).run();
+}
+
+Error not_owner(const Dataset& newest) {
+  return make_error(ErrorCode::kPermissionDenied, "ROLE_REQUIRED",
+                    "dataset_id: the dataset " + quoted_value(newest.id) + " belongs to " +
+                        (newest.owner.empty() ? std::string("nobody who is known") : newest.owner) +
+                        ", and only its owner and maintainers of projects/" + newest.project +
+                        " may add a version with other content; choose another dataset_id");
 }
 
 Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& asked) {
@@ -125,7 +136,11 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
     if (created.dataset.state != v1::Dataset::FAILED) return created;
     created.dataset.spec = asked.spec;  // the same content, perhaps at another path
   } else {
+    if (newest && newest->owner != asked.owner && !asked.may_change_others) {
+      return not_owner(*newest);
+    }
     created.dataset.project = asked.project;
+    created.dataset.owner = asked.owner;
     created.dataset.id = asked.id;
     created.dataset.version = take_version(db, asked.project, asked.id);
     created.dataset.digest = asked.digest;
@@ -147,6 +162,11 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
   return created;
 }
 
+Error dataset_in_use(const std::string& project, const DatasetRef& ref, const std::string& user) {
+  return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
+                    "projects/" + project + "/datasets/" + ref.text() + " is used by " + user);
+}
+
 Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::string& project,
                                               const DatasetRef& ref) {
   Connection& db = context.db;
@@ -156,13 +176,25 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
   {
     Query query(db,
                 "SELECT id, dataset_version FROM jobs INDEXED BY jobs_unfinished WHERE project = ?"
-                " AND dataset = ? AND ? IN (0, dataset_version) AND state < 5 LIMIT 1");
+                " AND dataset = ? AND ? IN (0, dataset_version) AND state < 5"
+                " AND dataset_project = '' LIMIT 1");
     query.bind(project).bind(ref.id).bind(int64_t{ref.version});
-    if (query.step())
-      return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
-                        "projects/" + project + "/datasets/" + ref.id + "@" +
-                            std::to_string(query.integer(1)) + " is used by the unfinished job " +
-                            query.text(0) + "; cancel the job or wait until it ends.");
+    if (query.step()) {
+      return dataset_in_use(
+          project, {ref.id, static_cast<int32_t>(query.integer(1))},
+          "the unfinished job " + query.text(0) + "; cancel the job or wait until it ends.");
+    }
+  }
+  {
+    Query query(db,
+                "SELECT dataset_version FROM jobs INDEXED BY jobs_with_shared_dataset"
+                " WHERE dataset_project = ? AND dataset = ? AND ? IN (0, dataset_version)"
+                " AND state < 5 AND dataset_project > '' LIMIT 1");
+    query.bind(project).bind(ref.id).bind(int64_t{ref.version});
+    if (query.step()) {
+      return dataset_in_use(project, {ref.id, static_cast<int32_t>(query.integer(0))},
+                            "an unfinished job of another project; wait until it ends.");
+    }
   }
   Query remove(db, "DELETE FROM datasets WHERE project = ? AND id = ? AND ? IN (0, version)");
   remove.bind(project).bind(ref.id).bind(int64_t{ref.version}).run();
@@ -203,6 +235,7 @@ v1::Dataset to_proto(const Dataset& d) {
   if (d.state == v1::Dataset::READY) *out.mutable_schema() = d.schema;
   out.set_size_bytes(d.size_bytes);
   *out.mutable_create_time() = to_timestamp(d.create_time_us);
+  out.set_owner(d.owner);
   return out;
 }
 
@@ -273,6 +306,15 @@ Result<Dataset> DatasetStore::find_usable(const std::string& project, const Data
 Result<bool> DatasetStore::has_ready(const std::string& digest) const {
   return core_.read<bool>([&](Connection& db) -> Result<bool> {
     return find_digest(db, digest, v1::Dataset::READY).has_value();
+  });
+}
+
+Result<bool> DatasetStore::has_ready(const std::string& project, const std::string& digest) const {
+  return core_.read<bool>([&](Connection& db) -> Result<bool> {
+    Query query(db,
+                "SELECT 1 FROM datasets WHERE digest = ? AND state = 2 AND project = ? LIMIT 1");
+    query.bind(digest).bind(project);
+    return query.step();
   });
 }
 

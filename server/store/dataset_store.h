@@ -27,6 +27,7 @@ struct Dataset {
   v1::DatasetSchema schema;  // only set if the dataset is READY
   int64_t size_bytes = 0;
   int64_t create_time_us = 0;
+  std::string owner;  // who created it; empty if unknown
 
   DatasetRef ref() const { return {id, version}; }
   std::string name() const { return "projects/" + project + "/datasets/" + ref().text(); }
@@ -34,10 +35,12 @@ struct Dataset {
 v1::Dataset to_proto(const Dataset& dataset);
 
 struct NewDataset {
-  std::string project = "default";
+  std::string project;
   std::string id;
   std::string digest;
   v1::DatasetSpec spec;
+  std::string owner;
+  bool may_change_others = false;  // may add versions to datasets of others
 };
 struct CreatedDataset {
   Dataset dataset;
@@ -56,7 +59,8 @@ class DatasetStore {
 
   /// If the newest version of the ID has this digest, returns that version, and retries its ingest
   /// if it is FAILED. Otherwise creates the next version. Version numbers are never reused, not
-  /// even those of removed versions.
+  /// even those of removed versions. PERMISSION_DENIED/ROLE_REQUIRED if the newest version belongs
+  /// to somebody else: jobs that name no version would use the new one.
   Result<CreatedDataset> create(NewDataset dataset);
 
   /// Ends the ingest of a digest, for every INGESTING dataset that has it.
@@ -81,6 +85,8 @@ class DatasetStore {
   Result<Dataset> find_usable(const std::string& project, const DatasetRef& ref) const;
   /// Returns whether a dataset with this digest is READY, so that its typed rows exist.
   Result<bool> has_ready(const std::string& digest) const;
+  /// Returns whether such a dataset belongs to the project.
+  Result<bool> has_ready(const std::string& project, const std::string& digest) const;
   /// Returns a page of datasets: all versions, or only the newest version of each ID.
   Result<DatasetPage> list(const std::string& project, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;

@@ -35,6 +35,7 @@ JobBrief brief_of(const Job& job) {
   brief.run_time_us = job.run_time_us;
   brief.running_since_us = job.running_since_us;
   brief.id = job.id;
+  brief.project = job.project;
   brief.time_us = job.event_time_us;
   brief.bf16 = job.spec.recipe().precision() == v1::Recipe::BF16;
   set_needs(job.plan, job.progress, job.checkpoint_step, brief);

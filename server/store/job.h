@@ -115,6 +115,7 @@ struct JobBrief {
   MappedFileBrief mapped = {};
   int64_t time_us = 0;  // the time of its newest event
   bool bf16 = false;    // its recipe's precision is bf16
+  std::string project = {};
 };
 JobBrief brief_of(const Job& job);
 /// Sets on_cpu and on_gpu from `plan`, and from the `state` and `devices` that are already in
@@ -143,7 +144,7 @@ struct Dependency {
 };
 
 struct NewJob {
-  std::string project = "default";
+  std::string project;
   std::string id;            // empty: the store chooses one
   std::string id_stem = {};  // if not empty, the store chooses the first free one of stem1, stem2
   std::string uid;  // from make_job_uid() if files were created before the job's row; else empty
@@ -153,9 +154,11 @@ struct NewJob {
   // that the dataset is READY, and until the job has ended the dataset cannot be deleted. An empty
   // ID skips the check.
   DatasetRef dataset;
+  std::string dataset_project = {};  // the project that shares the dataset; empty: the job's
   // The ID of the model that the job starts from, or empty. It is checked and protected in the same
   // way, but the model may not exist yet if `after` contains the job that will create it.
   std::string initial_model_id;
+  std::string initial_model_project = {};  // as dataset_project
   v1::JobOrigin origin;  // if it has a step, the files of that checkpoint already exist
   std::string owner;
   std::vector<Dependency> after;  // in the order of the spec's entries
@@ -258,14 +261,15 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
 using Labels = std::map<std::string, std::string>;  // JobSpec.labels
 
 struct JobQuery {
-  std::string project = "default";
+  std::vector<std::string> projects;  // jobs of all of these
   int32_t page_size = 50;
   std::string page_token;
   std::vector<JobState> states;      // empty: all
   std::optional<std::string> owner;  // only jobs of this owner
-  std::optional<std::string> array;  // only members of this array, by its ID
-  bool no_members = false;           // only jobs that belong to no array
-  Labels labels;                     // only jobs that have all of these labels
+  // Only members of this array, by its ID. There must be one project then.
+  std::optional<std::string> array;
+  bool no_members = false;  // only jobs that belong to no array
+  Labels labels;            // only jobs that have all of these labels
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first

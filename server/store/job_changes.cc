@@ -61,10 +61,15 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
                           ", or leave it out.");
   }
   if (Status s = check_quota(db, job.project, queued_jobs_max); !s.ok()) return s.error();
-  if (!asked.dataset.id.empty())
-    if (Status s = check_dataset(db, job.project, asked.dataset); !s.ok()) return s.error();
+  if (!asked.dataset.id.empty()) {
+    if (Status s = check_dataset(db, job.project, asked.dataset_project, asked.dataset); !s.ok()) {
+      return s.error();
+    }
+  }
   ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, find_awaited(db, asked));
-  if (Status ok = check_initial_model(db, job.project, asked.initial_model_id, awaited); !ok.ok()) {
+  if (Status ok = check_initial_model(db, job.project, asked.initial_model_project,
+                                      asked.initial_model_id, awaited);
+      !ok.ok()) {
     return ok.error();
   }
 
@@ -207,13 +212,13 @@ void insert_model(WriteContext& context, Job& job, const NewModel& model) {
   blob.mutable_tensors()->Add(model.tensors.begin(), model.tensors.end());
   Query query(context.db,
               "INSERT INTO models (project, id, job_uid, digest, size_bytes, parameter_count,"
-              " metrics, schema, create_time_us, tensor_count, tensors, dataset)"
-              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+              " metrics, schema, create_time_us, tensor_count, tensors, dataset, owner)"
+              " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   query.bind(job.project).bind(job.id).bind(job.uid).bind(model.digest).bind(model.size_bytes);
   query.bind(model.parameter_count).bind_blob(metrics.SerializeAsString());
   query.bind_blob(model.schema.SerializeAsString()).bind(context.now_us);
   query.bind(std::ssize(model.tensors)).bind_blob(blob.SerializeAsString());
-  query.bind(job.spec.dataset().name()).run();
+  query.bind(job.spec.dataset().name()).bind(job.owner).run();
   job.model = job.id;
 }
 

@@ -158,7 +158,7 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
       db,
       "SELECT number, uid, spec, state, priority, cancel_requested, device, more_devices,"
       " workers_lost, retry_time_us, owner, waits_for, run_time_us, running_since_us, id, plan,"
-      " progress, event_time_us, checkpoint_step"
+      " progress, event_time_us, checkpoint_step, project"
       " FROM jobs INDEXED BY jobs_by_state WHERE state < 5");
   while (query.step()) {
     JobBrief brief;
@@ -181,6 +181,7 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     set_needs(parse<v1::RunPlan>(query.bytes(15)), parse<v1::Progress>(query.bytes(16)),
               query.integer(18), brief);
     brief.time_us = query.integer(17);
+    brief.project = query.text(19);
     take(std::move(brief));
   }
 }
@@ -216,8 +217,8 @@ bool has_labels(Connection& db, int64_t number, const Labels& labels) {
 }  // namespace
 
 std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
-  // The index orders jobs within one state, separately for members of arrays and other jobs. So
-  // this reads the newest of each part, sorts them and keeps the newest of all.
+  // The index orders jobs within one state and project, separately for members of arrays and other
+  // jobs. So this reads the newest of each part, sorts them and keeps the newest of all.
   std::vector<int64_t> numbers;
   const auto take = [&](Query& query) {
     constexpr int64_t kNoLimit = -1;
@@ -228,6 +229,21 @@ std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
       ++found;
     }
   };
+  const auto take_part = [&](JobState state, const std::string& project, int64_t member) {
+    if (range.owner) {
+      Query query(db,
+                  "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
+                  " AND project = ? AND (array > 0) = ? AND number < ?"
+                  " ORDER BY number DESC LIMIT ?");
+      query.bind(*range.owner).bind(static_cast<int64_t>(state)).bind(project).bind(member);
+      return take(query);
+    }
+    Query query(db,
+                "SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state = ? AND project = ?"
+                " AND (array > 0) = ? AND number < ? ORDER BY number DESC LIMIT ?");
+    query.bind(static_cast<int64_t>(state)).bind(project).bind(member);
+    take(query);
+  };
   for (const JobState state : range.states) {
     if (range.array > 0) {
       Query query(db,
@@ -237,21 +253,10 @@ std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
       take(query);
       continue;
     }
-    for (int64_t member = 0; member <= (range.no_members ? 0 : 1); ++member) {
-      if (range.owner) {
-        Query query(db,
-                    "SELECT number FROM jobs INDEXED BY jobs_by_owner WHERE owner = ? AND state = ?"
-                    " AND project = ? AND (array > 0) = ? AND number < ?"
-                    " ORDER BY number DESC LIMIT ?");
-        query.bind(*range.owner).bind(static_cast<int64_t>(state)).bind(range.project).bind(member);
-        take(query);
-        continue;
+    for (const std::string& project : range.projects) {
+      for (int64_t member = 0; member <= (range.no_members ? 0 : 1); ++member) {
+        take_part(state, project, member);
       }
-      Query query(db,
-                  "SELECT number FROM jobs INDEXED BY jobs_by_state WHERE state = ? AND project = ?"
-                  " AND (array > 0) = ? AND number < ? ORDER BY number DESC LIMIT ?");
-      query.bind(static_cast<int64_t>(state)).bind(range.project).bind(member);
-      take(query);
     }
   }
   std::ranges::sort(numbers, std::greater());
@@ -271,9 +276,10 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
       "INSERT INTO jobs (project, id, uid, dataset, spec, state, reason, message, priority,"
       " cancel_requested, attempt, device, create_time_us, start_time_us, end_time_us, plan,"
       " progress, checkpoint_step, model, newest_seq, event_time_us, workers_lost,"
-      " retry_time_us, initial_model, dataset_version, origin, owner, waits_for)"
+      " retry_time_us, initial_model, dataset_version, origin, owner, waits_for, dataset_project,"
+      " initial_model_project)"
       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '', ?, 0, 0, ?, ?, ?, '', 1, ?, 0, 0, ?, ?, ?,"
-      " ?, ?)");
+      " ?, ?, ?, ?)");
   query.bind(job.project).bind(job.id).bind(job.uid).bind(asked.dataset.id);
   query.bind_blob(job.spec.SerializeAsString()).bind(static_cast<int64_t>(job.state));
   query.bind(job.reason).bind(job.message).bind(int64_t{job.priority}).bind(job.create_time_us);
@@ -281,7 +287,8 @@ void insert_job(Connection& db, Job& job, const NewJob& asked) {
   query.bind(job.checkpoint_step).bind(job.event_time_us);
   query.bind(asked.initial_model_id).bind(int64_t{asked.dataset.version});
   query.bind_blob(job.origin.SerializeAsString()).bind(job.owner);
-  query.bind(int64_t{job.waits_for}).run();
+  query.bind(int64_t{job.waits_for}).bind(asked.dataset_project);
+  query.bind(asked.initial_model_project).run();
   job.order = db.last_row();
 }
 

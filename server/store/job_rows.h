@@ -27,7 +27,7 @@ std::vector<Job> read_active_jobs(Connection& db);
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
 /// Selects a page of jobs.
 struct JobRange {
-  std::string_view project;
+  std::span<const std::string> projects;  // each at most once
   std::optional<std::string> owner;
   int64_t array = 0;  // only members of the array with this `order`; 0: all jobs
   bool no_members = false;

@@ -11,6 +11,7 @@
 #include "server/store/job_rows.h"
 #include "server/store/page_token.h"
 #include "server/store/store_core.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 
@@ -25,7 +26,10 @@ Result<Job> JobStore::find_uid(const std::string& uid) const {
 Result<JobPage> JobStore::list(const JobQuery& query) const {
   ASSIGN_OR_RETURN(const int64_t page_size, page_size_of(query.page_size));
   std::vector<JobState> states;
-  std::string signed_query = "jobs " + query.project;
+  TRAINYARD_CHECK(!query.array || query.projects.size() == 1,
+                  "members of an array are listed in the array's project");
+  std::string signed_query = "jobs";
+  for (const std::string& project : query.projects) signed_query.append(" ").append(project);
   for (const JobState s : kJobStates) {
     const bool asked =
         query.states.empty() || std::ranges::find(query.states, s) != query.states.end();
@@ -45,10 +49,11 @@ Result<JobPage> JobStore::list(const JobQuery& query) const {
   }
   return core_.read<JobPage>([&](Connection& db) -> Result<JobPage> {
     JobPage page;
-    JobRange range{query.project, query.owner,   0,           query.no_members, states,
-                   before,        page_size + 1, query.labels};
+    JobRange range{query.projects, query.owner,   0,           query.no_members, states,
+                   before,         page_size + 1, query.labels};
     if (query.array) {
-      ASSIGN_OR_RETURN(const ArrayKey array, get_array_key(db, query.project, *query.array));
+      ASSIGN_OR_RETURN(const ArrayKey array,
+                       get_array_key(db, query.projects.front(), *query.array));
       // All members have the owner of their array.
       if (query.owner && *query.owner != array.owner) return page;
       range.array = array.order;
@@ -96,6 +101,26 @@ Status JobStore::check_after(const std::string& project,
     asked.after = after;
     if (const auto awaited = find_awaited(db, asked); !awaited.ok()) return awaited.error();
     return {};
+  });
+}
+
+Result<JobCounts> JobStore::count(const std::vector<std::string>& projects) const {
+  return core_.read<JobCounts>([&](Connection& db) -> Result<JobCounts> {
+    JobCounts counts;
+    for (const std::string& project : projects) {
+      Query queued(db, "SELECT queued FROM projects WHERE name = ?");  // maintained by triggers
+      queued.bind(project);
+      if (queued.step()) counts.queued += queued.integer(0);
+      Query active(db,
+                   "SELECT state FROM jobs INDEXED BY jobs_by_state WHERE state IN (2, 3)"
+                   " AND project = ?");
+      active.bind(project);
+      while (active.step()) {
+        const auto state = static_cast<JobState>(active.integer(0));
+        ++(state == JobState::kStarting ? counts.starting : counts.running);
+      }
+    }
+    return counts;
   });
 }
 

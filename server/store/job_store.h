@@ -141,7 +141,9 @@ class JobStore {
   /// first call counts the use from the attempts that are still stored.
   Status keep_uses(int64_t half_life_us);
   Result<Uses> uses() const;
+  /// Counts the jobs of all projects, or of these.
   Result<JobCounts> count() const;
+  Result<JobCounts> count(const std::vector<std::string>& projects) const;
   Result<std::vector<EndedJob>> list_ended(const EndedQuery& query) const;
   /// Returns when all changes queued before this call are committed. A job that ends afterwards
   /// gets a later end time.

@@ -15,8 +15,8 @@ namespace {
 
 #define MODEL_COLUMNS                                                                           \
   "project, id, job_uid, digest, size_bytes, parameter_count, metrics, schema, create_time_us," \
-  " tensor_count, dataset"
-constexpr int kNextColumn = 11;
+  " tensor_count, dataset, owner"
+constexpr int kNextColumn = 12;
 
 Model read_model(const Query& row) {
   Model m;
@@ -31,6 +31,7 @@ Model read_model(const Query& row) {
   m.create_time_us = row.integer(8);
   m.tensor_count = row.integer(9);
   m.dataset = row.text(10);
+  m.owner = row.text(11);
   return m;
 }
 
@@ -85,13 +86,13 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
   blob.mutable_tensors()->Add(asked.tensors.begin(), asked.tensors.end());
   Query query(context.db,
               "INSERT INTO models (project, id, job_uid, digest, size_bytes, parameter_count,"
-              " metrics, schema, create_time_us, tensor_count, tensors)"
-              " VALUES (?, ?, ?, ?, ?, ?, x'', ?, ?, ?, ?)");
+              " metrics, schema, create_time_us, tensor_count, tensors, owner)"
+              " VALUES (?, ?, ?, ?, ?, ?, x'', ?, ?, ?, ?, ?)");
   query.bind(asked.project).bind(asked.id).bind(asked.folder_uid).bind(asked.sha256);
   query.bind(asked.size_bytes).bind(asked.parameter_count);
   query.bind_blob(asked.folder_uid.empty() ? std::string() : asked.schema.SerializeAsString());
   query.bind(context.now_us).bind(std::ssize(asked.tensors));
-  query.bind_blob(blob.SerializeAsString()).run();
+  query.bind_blob(blob.SerializeAsString()).bind(asked.owner).run();
   return get_model(context.db, asked.project, asked.id);
 }
 
@@ -101,12 +102,25 @@ Result<Model> remove_model(WriteContext& context, const std::string& project,
   {
     Query query(context.db,
                 "SELECT id FROM jobs INDEXED BY jobs_unfinished"
-                " WHERE project = ? AND state < 5 AND initial_model = ? LIMIT 1");
+                " WHERE project = ? AND state < 5 AND initial_model = ?"
+                " AND initial_model_project = '' LIMIT 1");
     query.bind(project).bind(id);
     if (query.step()) {
       return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
                         "the unfinished job " + query.text(0) + " starts from " + model.name() +
                             "; cancel the job or wait until it ends.");
+    }
+  }
+  {
+    Query query(context.db,
+                "SELECT 1 FROM jobs INDEXED BY jobs_with_shared_model"
+                " WHERE initial_model_project = ? AND initial_model = ? AND state < 5"
+                " AND initial_model_project > '' LIMIT 1");
+    query.bind(project).bind(id);
+    if (query.step()) {
+      return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
+                        "an unfinished job of another project starts from " + model.name() +
+                            "; wait until it ends.");
     }
   }
   Query query(context.db, "DELETE FROM models WHERE project = ? AND id = ?");
@@ -137,6 +151,7 @@ v1::Model to_proto(const Model& m) {
   out.set_tensor_count(m.tensor_count);
   out.mutable_tensors()->Add(m.tensors.begin(), m.tensors.end());
   *out.mutable_create_time() = to_timestamp(m.create_time_us);
+  out.set_owner(m.owner);
   return out;
 }
 

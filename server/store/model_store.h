@@ -29,6 +29,7 @@ struct Model {
   v1::DatasetSchema schema;
   std::string dataset;  // full name of the training dataset, with its version; empty if unknown
   int64_t create_time_us = 0;
+  std::string owner;  // of the job that trained it, or who created it; empty if unknown
   int64_t tensor_count = 0;
   std::vector<v1::WeightTensor> tensors;  // only set by find()
 
@@ -41,8 +42,9 @@ v1::Model to_proto(const Model& model);
 
 /// A model to be created from uploaded weights, alone or with a description.
 struct NewWeights {
-  std::string project = "default";
+  std::string project;
   std::string id;
+  std::string owner;
   std::string sha256;  // digest of a complete upload, or of the weights in the model's folder
   // Only of a model that predicts: the name of its folder, and the schema of its data.
   std::string folder_uid = {};

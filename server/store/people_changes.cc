@@ -1,7 +1,7 @@
 // Changes of people, projects and members, inside the writer's transaction.
 #include <utility>
 
-#include "server/store/job_rows.h"
+#include "server/store/owner_store.h"
 #include "server/store/people_rows.h"
 #include "src/base/text.h"
 
@@ -36,21 +36,6 @@ Status check_admin_left(Connection& db, std::string_view leaves, bool may_leave_
                         "server's socket as root or as the daemon's user");
 }
 
-struct Owned {
-  int64_t jobs = 0;  // unfinished
-  int64_t datasets = 0;
-  int64_t models = 0;
-  int64_t all() const { return jobs + datasets + models; }
-};
-
-Owned owned_by(Connection& db, std::string_view person) {
-  Owned out;
-  Query jobs(db, "SELECT count(*) FROM jobs WHERE owner = ? AND state < 5");
-  jobs.bind(person);
-  if (jobs.step()) out.jobs = jobs.integer(0);
-  return out;
-}
-
 std::string text_of(const Owned& owned) {
   std::string out;
   const auto add = [&out](int64_t number, const std::string& one) {
@@ -61,21 +46,6 @@ std::string text_of(const Owned& owned) {
   add(owned.datasets, "dataset");
   add(owned.models, "model");
   return out;
-}
-
-void give_all(WriteContext& context, const std::string& from, const std::string& to) {
-  std::vector<int64_t> unfinished;
-  {
-    Query rows(context.db, "SELECT number FROM jobs WHERE owner = ? AND state < 5");
-    rows.bind(from);
-    while (rows.step()) unfinished.push_back(rows.integer(0));
-  }
-  Query(context.db, "UPDATE jobs SET owner = ? WHERE owner = ?").bind(to).bind(from).run();
-  Query(context.db, "UPDATE arrays SET owner = ? WHERE owner = ?").bind(to).bind(from).run();
-  for (const int64_t number : unfinished) {
-    Job job = get_job_numbered(context.db, number);
-    JobEdit(context, job).notify(/*reschedules=*/true);
-  }
 }
 
 }  // namespace
@@ -125,7 +95,8 @@ Status remove_person(WriteContext& context, const std::string& name, const std::
   const std::optional<Person> known = find_person_row(context.db, name);
   // Owners from before there were people have no row.
   const bool owned_something =
-      has_row(context.db, "SELECT 1 FROM jobs WHERE owner = ? LIMIT 1", name);
+      has_row(context.db, "SELECT 1 FROM jobs WHERE owner = ? LIMIT 1", name) ||
+      owned_by(context.db, name).all() > 0;
   if (!known && !owned_something) return person_not_found(name);
   if (known && known->server_role == v1::ADMIN) {
     if (Status s = check_admin_left(context.db, name, may_leave_no_admin); !s.ok()) return s;
@@ -142,7 +113,7 @@ Status remove_person(WriteContext& context, const std::string& name, const std::
       e.message = "give_to: " + e.message;
       return e;
     }
-    give_all(context, name, give_to);
+    give_owned(context, name, give_to);
     Query(context.db, "UPDATE shares SET person = ? WHERE person = ?")
         .bind(give_to)
         .bind(name)

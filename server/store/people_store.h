@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/store/done.h"
+#include "src/base/resource_id.h"
 #include "src/base/result.h"
 #include "trainyard/v1/people_service.pb.h"
 
@@ -14,7 +15,6 @@ namespace trainyard::server {
 
 class StoreCore;
 
-inline constexpr const char* kDefaultProject = "default";  // always exists
 inline constexpr int64_t kPeopleMax = 20'000;
 inline constexpr int64_t kProjectsMax = 10'000;
 inline constexpr int64_t kTokensOfAPersonMax = 100;

@@ -11,10 +11,13 @@
 
 namespace trainyard::server {
 
-/// Names have the form that users write: digits-1, digits@2.
+/// Names have the form that users write: digits-1, digits@2; full names in other projects than
+/// kDefaultProject.
 struct StateFiles {
   struct Job {
     std::string name;
+    std::string project;
+    std::string id;
     std::string uid;
     JobState state = JobState::kQueued;
     int64_t checkpoint_step = 0;  // step of the newest checkpoint that was reported; 0: none
@@ -36,7 +39,8 @@ struct StateFiles {
   struct Upload {
     std::string sha256;
     int64_t size_bytes = 0;
-    bool complete = false;
+    bool complete = false;  // one entry then, for all projects that have this content
+    std::string project;
   };
   std::vector<Job> jobs;
   std::vector<Dataset> datasets;

@@ -32,7 +32,8 @@ Store::Store(std::unique_ptr<StoreCore> core)
       drains_(*core_),
       forecasts_(*core_),
       audit_(*core_),
-      people_(*core_) {}
+      people_(*core_),
+      owners_(*core_) {}
 
 Store::~Store() = default;
 

@@ -31,6 +31,7 @@
 #include "server/store/forecast_store.h"
 #include "server/store/job_store.h"
 #include "server/store/model_store.h"
+#include "server/store/owner_store.h"
 #include "server/store/people_store.h"
 #include "server/store/removals.h"
 #include "server/store/upload_store.h"
@@ -113,6 +114,7 @@ class Store {
   ForecastStore& forecasts() { return forecasts_; }
   AuditStore& audit() { return audit_; }
   PeopleStore& people() { return people_; }
+  OwnerStore& owners() { return owners_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Observers must be short. Register them before the first change.
@@ -136,6 +138,7 @@ class Store {
   ForecastStore forecasts_;
   AuditStore audit_;
   PeopleStore people_;
+  OwnerStore owners_;
 };
 
 /// Returns a sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits

@@ -17,6 +17,13 @@ bool has_row(Connection& db, const char* sql, std::string_view a, std::string_vi
   return query.step();
 }
 
+/// Returns the ID, or for another project than the job's the full name.
+std::string shown_name(const std::string& of_project, const char* collection,
+                       const std::string& id) {
+  if (of_project.empty()) return id;
+  return "projects/" + of_project + "/" + collection + "/" + id;
+}
+
 }  // namespace
 
 bool job_id_taken(Connection& db, std::string_view project, std::string_view id) {
@@ -98,38 +105,44 @@ Status check_quota(Connection& db, const std::string& project, int64_t queued_jo
   return e;
 }
 
-Status check_dataset(Connection& db, const std::string& project, const DatasetRef& dataset) {
+Status check_dataset(Connection& db, const std::string& project, const std::string& of_project,
+                     const DatasetRef& dataset) {
+  const std::string name = quoted_value(shown_name(of_project, "datasets", dataset.text()));
   Query query(db,
               "SELECT state, message FROM datasets WHERE project = ? AND id = ? AND version = ?");
-  query.bind(project).bind(dataset.id).bind(int64_t{dataset.version});
+  query.bind(of_project.empty() ? project : of_project);
+  query.bind(dataset.id).bind(int64_t{dataset.version});
   if (!query.step())
     return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                      "spec.dataset.name: there is no dataset " + quoted_value(dataset.text()) +
-                          "; upload it first.");
+                      "spec.dataset.name: there is no dataset " + name + "; upload it first.");
   switch (static_cast<v1::Dataset::State>(query.integer(0))) {
     case v1::Dataset::READY:
       return {};
     case v1::Dataset::FAILED:
-      return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
-                            " could not be read: " + query.text(1));
+      return make_error(
+          ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
+          "spec.dataset.name: dataset " + name + " could not be read: " + query.text(1));
     default:
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_NOT_READY",
-                        "spec.dataset.name: dataset " + quoted_value(dataset.text()) +
+                        "spec.dataset.name: dataset " + name +
                             " is still being read; try again when it is READY.");
   }
 }
 
-Status check_initial_model(Connection& db, const std::string& project, const std::string& model_id,
+Status check_initial_model(Connection& db, const std::string& project,
+                           const std::string& of_project, const std::string& model_id,
                            const std::vector<Awaited>& awaited) {
-  const auto makes_the_model = [&](const Awaited& a) { return a.id == model_id && !a.any_end; };
+  const auto makes_the_model = [&](const Awaited& a) {
+    return of_project.empty() && a.id == model_id && !a.any_end;
+  };
   if (model_id.empty() || std::ranges::any_of(awaited, makes_the_model) ||
-      has_row(db, "SELECT 1 FROM models WHERE project = ? AND id = ?", project, model_id)) {
+      has_row(db, "SELECT 1 FROM models WHERE project = ? AND id = ?",
+              of_project.empty() ? project : of_project, model_id)) {
     return {};
   }
-  return make_error(
-      ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-      "spec.recipe.initial_weights: there is no model " + quoted_value(model_id) + " any more.");
+  return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                    "spec.recipe.initial_weights: there is no model " +
+                        quoted_value(shown_name(of_project, "models", model_id)) + " any more.");
 }
 
 }  // namespace trainyard::server

@@ -31,9 +31,13 @@ std::string similar_free_job_id(Connection& db, std::string_view project, std::s
 Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,
                    int64_t count = 1);
 /// Errors: NOT_FOUND/DATASET_NOT_FOUND, FAILED_PRECONDITION/DATASET_NOT_READY.
-Status check_dataset(Connection& db, const std::string& project, const DatasetRef& dataset);
+/// For this and the next function: `project` is the job's; the dataset or model is of `of_project`,
+/// or if that is empty of the job's project.
+Status check_dataset(Connection& db, const std::string& project, const std::string& of_project,
+                     const DatasetRef& dataset);
 /// Error: NOT_FOUND/MODEL_NOT_FOUND if the model does not exist and no awaited job will create it.
-Status check_initial_model(Connection& db, const std::string& project, const std::string& model_id,
+Status check_initial_model(Connection& db, const std::string& project,
+                           const std::string& of_project, const std::string& model_id,
                            const std::vector<Awaited>& awaited);
 
 /// Deletes request IDs that are older than a day.

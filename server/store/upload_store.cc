@@ -61,22 +61,43 @@ Result<Upload> advance_upload(WriteContext& context, const UploadKey& key, int64
   return upload;
 }
 
-/// Returns the digests of all uploads that datasets and models of uploaded weights refer to.
-Result<std::set<std::string>> used_content(Connection& db, const std::string& project) {
-  std::set<std::string> used;
-  Query models(db, "SELECT digest FROM models WHERE project = ? AND job_uid = ''");
-  models.bind(project);
-  while (models.step()) used.insert(models.text(0));
-  Query datasets(db, "SELECT spec FROM datasets WHERE project = ?");
-  datasets.bind(project);
+/// A project and a digest.
+using Content = std::pair<std::string, std::string>;
+
+/// Returns the uploads that datasets and models of uploaded weights of their project refer to.
+Result<std::set<Content>> used_content(Connection& db) {
+  std::set<Content> used;
+  Query models(db, "SELECT project, digest FROM models WHERE job_uid = ''");
+  while (models.step()) used.insert({models.text(0), models.text(1)});
+  Query datasets(db, "SELECT project, spec FROM datasets");
   while (datasets.step()) {
     v1::DatasetSpec spec;
-    if (!spec.ParseFromString(datasets.text(0))) {
+    if (!spec.ParseFromString(datasets.text(1))) {
       return make_error(ErrorCode::kDataLoss, "STORE_DAMAGED", "a dataset's spec cannot be read");
     }
-    for (const v1::DatasetSource& source : spec.sources()) used.insert(source.sha256());
+    const std::string project = datasets.text(0);
+    for (const v1::DatasetSource& source : spec.sources()) {
+      used.insert({project, source.sha256()});
+    }
   }
   return used;
+}
+
+/// Returns whether a project has a complete upload of this content.
+bool has_complete(Connection& db, const std::string& sha256) {
+  // The index of the table begins with the project, so this asks each project that has uploads.
+  std::string project;
+  for (;;) {
+    {
+      Query next(db, "SELECT min(project) FROM uploads WHERE project > ?");
+      next.bind(project);
+      if (!next.step() || next.bytes(0).empty()) return false;
+      project = next.text(0);
+    }
+    Query query(db, "SELECT 1 FROM uploads WHERE project = ? AND sha256 = ? AND complete = 1");
+    query.bind(project).bind(sha256);
+    if (query.step()) return true;
+  }
 }
 
 }  // namespace
@@ -108,20 +129,23 @@ Status UploadStore::remove(const UploadKey& key) {
       Urgency::kEssential);
 }
 
-Result<std::vector<std::string>> UploadStore::remove_unused(
-    const std::string& project, const std::vector<std::string>& sha256s) {
+Result<std::vector<std::string>> UploadStore::remove_unused(const std::vector<UploadKey>& keys) {
   return core_.change_and_wait<std::vector<std::string>>(
       [=](WriteContext& context) -> Result<std::vector<std::string>> {
-        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(context.db, project));
-        std::vector<std::string> removed;
-        for (const std::string& sha256 : sha256s) {
-          if (used.contains(sha256)) continue;
+        ASSIGN_OR_RETURN(const std::set<Content> used, used_content(context.db));
+        std::set<std::string> digests;
+        for (const UploadKey& key : keys) {
+          if (used.contains({key.project, key.sha256})) continue;
           Query query(context.db,
                       "DELETE FROM uploads WHERE project = ? AND sha256 = ? AND complete = 1");
-          query.bind(project).bind(sha256).run();
-          removed.push_back(sha256);
+          query.bind(key.project).bind(key.sha256).run();
+          digests.insert(key.sha256);
         }
-        return removed;
+        std::vector<std::string> gone;
+        for (const std::string& sha256 : digests) {
+          if (!has_complete(context.db, sha256)) gone.push_back(sha256);
+        }
+        return gone;
       },
       Urgency::kEssential);
 }
@@ -158,21 +182,25 @@ Result<std::vector<Upload>> UploadStore::list_idle(int64_t before_us) const {
   });
 }
 
-Result<std::vector<std::string>> UploadStore::list_unused(const std::string& project,
-                                                          int64_t before_us) const {
-  return core_.read<std::vector<std::string>>(
-      [&](Connection& db) -> Result<std::vector<std::string>> {
-        ASSIGN_OR_RETURN(const std::set<std::string> used, used_content(db, project));
-        Query query(db,
-                    "SELECT sha256 FROM uploads"
-                    " WHERE project = ? AND complete = 1 AND active_time_us < ?");
-        query.bind(project).bind(before_us);
-        std::vector<std::string> unused;
-        while (query.step()) {
-          if (!used.contains(query.text(0))) unused.push_back(query.text(0));
-        }
-        return unused;
-      });
+Result<UnusedUploads> UploadStore::list_unused(int64_t before_us) const {
+  return core_.read<UnusedUploads>([&](Connection& db) -> Result<UnusedUploads> {
+    ASSIGN_OR_RETURN(const std::set<Content> used, used_content(db));
+    Query query(db, "SELECT " UPLOAD_COLUMNS " FROM uploads WHERE complete = 1");
+    UnusedUploads unused;
+    std::set<std::string> needed;
+    while (query.step()) {
+      Upload upload = read_upload(query);
+      if (upload.active_time_us < before_us && !used.contains({upload.project, upload.sha256})) {
+        unused.uploads.push_back(std::move(upload));
+      } else {
+        needed.insert(std::move(upload.sha256));
+      }
+    }
+    for (const Upload& upload : unused.uploads) {
+      if (!needed.contains(upload.sha256)) unused.files.insert(upload.sha256);
+    }
+    return unused;
+  });
 }
 
 }  // namespace trainyard::server

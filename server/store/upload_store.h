@@ -1,9 +1,11 @@
 // server/store/upload_store.h: stores how much of each uploaded file is durable. The bytes
 // themselves are in files. A row's committed size is written after the bytes were synced, so it is
-// never too large. Thread-safe; see server/store/store.h.
+// never too large. Rows belong to a project; several projects may have complete uploads of the same
+// content, of which there is one file. Thread-safe; see server/store/store.h.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,13 @@ struct Upload {
   UploadKey key() const { return {project, sha256, size_bytes}; }
 };
 
+struct UnusedUploads {
+  std::vector<Upload> uploads;
+  // The digests among them that no other complete upload has: without these uploads, nothing needs
+  // their files.
+  std::set<std::string> files;
+};
+
 class UploadStore {
  public:
   explicit UploadStore(StoreCore& core) : core_(core) {}
@@ -45,10 +54,10 @@ class UploadStore {
   Result<Upload> complete(const UploadKey& key);
   /// Removes the row; the caller removes the file. A missing row is not an error.
   Status remove(const UploadKey& key);
-  /// Removes the rows of those complete uploads among `sha256s` to which no model and no dataset
-  /// refers. Returns their digests; the caller deletes their files.
-  Result<std::vector<std::string>> remove_unused(const std::string& project,
-                                                 const std::vector<std::string>& sha256s);
+  /// Removes the rows of those complete uploads among `keys` to which no model and no dataset of
+  /// their project refers. Returns the digests of the files that no project has any more; the
+  /// caller deletes them.
+  Result<std::vector<std::string>> remove_unused(const std::vector<UploadKey>& keys);
 
   /// Returns the complete upload of this content, if there is one. Otherwise returns the incomplete
   /// upload with the declared size, or, for size 0, the one with the most committed bytes. An
@@ -59,9 +68,9 @@ class UploadStore {
   Result<bool> has_size(const std::string& project, int64_t size_bytes) const;
   /// Returns the incomplete uploads that received no byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
-  /// Returns the digests of complete uploads from before `before_us` to which no dataset and no
-  /// model refers.
-  Result<std::vector<std::string>> list_unused(const std::string& project, int64_t before_us) const;
+  /// Returns the complete uploads of all projects from before `before_us` to which no dataset and
+  /// no model of their project refers.
+  Result<UnusedUploads> list_unused(int64_t before_us) const;
 
  private:
   StoreCore& core_;

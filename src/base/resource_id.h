@@ -1,5 +1,5 @@
 // src/base/resource_id.h: the rule for IDs of jobs, arrays, datasets and models, the last parts of
-// their names.
+// their names, and the project of names that name none.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,8 @@
 
 namespace trainyard {
 
+/// The project of names and requests that name none. It always exists.
+inline constexpr const char* kDefaultProject = "default";
 inline constexpr size_t kResourceIdCharsMax = 63;
 inline constexpr size_t kArrayIdCharsMax = 57;  // a member's job ID is up to 5 characters longer
 

@@ -262,6 +262,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   }
   Store& store = **opened;
   NewDataset dataset;
+  dataset.project = "default";
   dataset.id = "digits";
   dataset.digest = "d1";
   (void)store.datasets().create(dataset);
@@ -287,6 +288,7 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   std::vector<std::shared_ptr<TrainTask>> owners;
   for (int i = 0; i < setting.workers; ++i) {
     NewJob job;
+    job.project = "default";
     job.id = "job-" + std::to_string(i);
     job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
     job.spec.mutable_model()->mutable_mlp()->add_hidden(256);

@@ -91,6 +91,7 @@ void measure(const char* what, int in_flight, Start start) {
 NewJob bench_job() {
   static int64_t count = 0;
   NewJob job;
+  job.project = "default";
   job.spec.mutable_dataset()->set_name("projects/default/datasets/digits");
   job.spec.mutable_recipe()->set_epochs(10);
   for (int i = 0; i < 8; ++i)

@@ -169,7 +169,7 @@ TEST_F(Backup, FilesMissingOnTheServerAreNamed) {
 TEST_F(Backup, UnreferencedFilesAreLeftOut) {
   write(paths_.dataset("stray") / "digest", "x");
   write(paths_.model("stray") / "model.json", "x");
-  write(paths_.upload_part(sha256_hex("x"), 5), "half");
+  write(paths_.upload_part("default", sha256_hex("x"), 5), "half");
   write(paths_.algorithms() / "H200.json", "{}");
   write(paths_.algorithms() / "H200.json.tmp", "{");
   write(state_ / "trainyard.db.schema-7", "of before an upgrade");

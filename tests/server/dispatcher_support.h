@@ -86,6 +86,7 @@ class ServiceDispatcher : public ::testing::Test {
                                                DispatcherOptions{paths_, 1, false, policy, 20'000});
     dispatcher_->start();
     NewDataset dataset;
+    dataset.project = "default";
     dataset.id = "digits";
     dataset.digest = "d1";
     ASSERT_TRUE(store_->datasets().create(dataset).ok());
@@ -103,6 +104,7 @@ class ServiceDispatcher : public ::testing::Test {
 
   Job submit(const ScriptedJob& ask) {
     NewJob job;
+    job.project = "default";
     job.id = ask.id;
     job.owner = "uid:" + std::to_string(ask.id.size());
     job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");

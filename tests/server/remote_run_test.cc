@@ -96,6 +96,7 @@ class RemoteRun : public ::testing::Test {
     ASSERT_TRUE(schema.ok()) << schema.error().message;
     schema_ = to_proto(*schema);
     NewDataset dataset;
+    dataset.project = "default";
     dataset.id = "digits";
     dataset.digest = kDigest;
     ASSERT_TRUE(store_->datasets().create(dataset).ok());
@@ -154,6 +155,7 @@ class RemoteRun : public ::testing::Test {
   /// Submits a job of `steps` steps of a small network with periodic evaluations and checkpoints.
   Job make_job(const std::string& id, int64_t steps, int64_t keep_every = 0) {
     NewJob job;
+    job.project = "default";
     job.id = id;
     job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
     job.spec.mutable_model()->mutable_mlp()->add_hidden(48);
@@ -522,6 +524,7 @@ TEST_F(RemoteRun, ASilentConnectionIsReplacedAndALeaseEnds) {
 // Fails if every worker sends five reports a second: a thousand workers would overload the store.
 TEST_F(RemoteRun, MetricsAreSentEachSecondAndBeforeOtherEvents) {
   NewJob slow;
+  slow.project = "default";
   slow.id = "there";
   slow.spec = make_job("like", 2000).spec;
   slow.spec.mutable_model()->mutable_mlp()->set_hidden(0, 1024);
@@ -865,6 +868,7 @@ class NodesRun : public RemoteRun {
 
   Job make_nodes_job(const std::string& id, int64_t steps) {
     NewJob job;
+    job.project = "default";
     job.id = id;
     job.spec = RemoteRun::make_job(id + "-one", steps).spec;
     job.spec.mutable_recipe()->mutable_optimizer()->set_type(v1::Optimizer::ADAMW);

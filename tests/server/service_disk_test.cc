@@ -158,7 +158,8 @@ TEST_F(ServiceDisk, AnUploadThatReachesTheLimitKeepsItsBytes) {
   };
   ASSERT_TRUE(send(0));
   std::filesystem::path part =
-      StatePaths(config_.state_dir).upload_part(sha256_hex(content), std::ssize(content));
+      StatePaths(config_.state_dir)
+          .upload_part("default", sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(eventually([&] {
     std::error_code ec;
     return std::filesystem::file_size(part, ec) == kChunkBytes && !ec;

@@ -241,7 +241,7 @@ TEST_F(ServiceGarbage, AnActiveUploadIsKeptAtAnyAge) {
   const std::string content(100'000, 'c');
   v1::Upload up;
   ASSERT_TRUE(upload(content, &up, /*finish=*/false).ok());
-  const fs::path part = paths().upload_part(sha256_hex(content), std::ssize(content));
+  const fs::path part = paths().upload_part("default", sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(fs::exists(part));
   age(part);
   // A link of both names exists while an upload is being completed.

@@ -18,13 +18,18 @@
 namespace trainyard::server {
 namespace {
 
-TEST(ServiceNames, AValidNameGivesItsId) {
-  const Result<std::string> id =
-      parse_name(Collection::kJobs, "name", "projects/default/jobs/my-job-7");
-  ASSERT_TRUE(id.ok());
-  EXPECT_EQ(*id, "my-job-7");
-  EXPECT_EQ(full_name(Collection::kJobs, *id), "projects/default/jobs/my-job-7");
-  EXPECT_TRUE(parse_id_or_name(Collection::kDatasets, "d", "iris").ok());
+TEST(ServiceNames, AValidNameGivesItsProjectAndId) {
+  const Result<ResourceName> name =
+      parse_name(Collection::kJobs, "name", "projects/lab-2/jobs/my-job-7");
+  ASSERT_TRUE(name.ok());
+  EXPECT_EQ(name->project, "lab-2");
+  EXPECT_EQ(name->id, "my-job-7");
+  EXPECT_EQ(full_name(name->project, Collection::kJobs, name->id), "projects/lab-2/jobs/my-job-7");
+  EXPECT_EQ(parse_id_or_name(Collection::kDatasets, "lab-2", "d", "iris").value().project, "lab-2");
+  EXPECT_EQ(parse_id_or_name(Collection::kDatasets, "lab-2", "d", "projects/other/datasets/iris")
+                .value()
+                .project,
+            "other");
   EXPECT_TRUE(
       parse_name(Collection::kUploads, "name", "projects/default/uploads/" + std::string(64, 'a'))
           .ok());
@@ -40,7 +45,7 @@ TEST(ServiceNames, EverythingElseIsMalformed) {
         std::string("projects/default/jobs/abcd/x"), std::string("projects/default/models/abcd"),
         std::string("projects/../jobs/abcd"), "projects/default/jobs/" + std::string(64, 'a'),
         std::string(300, 'a')}) {
-    const Result<std::string> id = parse_name(Collection::kJobs, "name", name);
+    const Result<ResourceName> id = parse_name(Collection::kJobs, "name", name);
     ASSERT_FALSE(id.ok()) << name;
     EXPECT_EQ(id.error().reason, "NAME_MALFORMED") << name;
     ASSERT_EQ(id.error().violations.size(), 1u);
@@ -65,41 +70,47 @@ TEST(ServiceNames, NamesMayBeShortAndARefusalNamesASimilarOne) {
 }
 
 TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
-  const DatasetRef newest = parse_dataset_name("name", "projects/default/datasets/digits").value();
-  EXPECT_EQ(newest.text(), "digits");
-  EXPECT_EQ(newest.version, 0);
-  const DatasetRef second =
-      parse_dataset_name("name", "projects/default/datasets/digits@2").value();
-  EXPECT_EQ(second.id, "digits");
-  EXPECT_EQ(second.version, 2);
-  EXPECT_EQ(second.text(), "digits@2");
-  EXPECT_EQ(parse_dataset_id_or_name("d", "digits@999999999").value().version, 999'999'999);
+  const DatasetName newest = parse_dataset_name("name", "projects/lab/datasets/digits").value();
+  EXPECT_EQ(newest.project, "lab");
+  EXPECT_EQ(newest.ref.text(), "digits");
+  EXPECT_EQ(newest.ref.version, 0);
+  const DatasetName second = parse_dataset_name("name", "projects/lab/datasets/digits@2").value();
+  EXPECT_EQ(second.ref.id, "digits");
+  EXPECT_EQ(second.ref.version, 2);
+  EXPECT_EQ(second.ref.text(), "digits@2");
+  const DatasetName bare = parse_dataset_id_or_name("lab", "d", "digits@999999999").value();
+  EXPECT_EQ(bare.project, "lab");
+  EXPECT_EQ(bare.ref.version, 999'999'999);
   for (const char* text :
        {"digits@", "digits@0", "digits@02", "digits@-1", "digits@two", "digits@1@2",
         "digits@1000000000", "digits@ 1", "@1", "D@1", "digits/@1",
         "projects/default/models/digits@1", "projects/default@1/datasets/digits"}) {
-    const Result<DatasetRef> ref = parse_dataset_id_or_name("dataset.name", text);
+    const Result<DatasetName> ref = parse_dataset_id_or_name("lab", "dataset.name", text);
     ASSERT_FALSE(ref.ok()) << text;
     EXPECT_EQ(ref.error().reason, "NAME_MALFORMED") << text;
     EXPECT_EQ(ref.error().violations[0].field, "dataset.name");
   }
-  EXPECT_EQ(parse_dataset_name("name", "projects/other/datasets/digits@1").error().reason,
-            "ACCESS_DENIED");
   EXPECT_EQ(parse_dataset_name("name", "digits@1").error().reason, "NAME_MALFORMED");
   EXPECT_EQ(check_id(Collection::kDatasets, "dataset_id", "digits@1").error().reason,
             "NAME_MALFORMED")
       << "versions are the server's to give";
 }
 
-TEST(ServiceNames, AnotherProjectGivesTheSameAnswerForExistingAndMissingNames) {
-  const Result<std::string> id = parse_name(Collection::kJobs, "name", "projects/other/jobs/abcd");
-  ASSERT_FALSE(id.ok());
-  EXPECT_EQ(id.error().code, ErrorCode::kPermissionDenied);
-  EXPECT_EQ(id.error().reason, "ACCESS_DENIED");
-  EXPECT_EQ(check_parent("projects/other").error().reason, "ACCESS_DENIED");
-  EXPECT_EQ(check_parent("other").error().reason, "NAME_MALFORMED");
-  EXPECT_TRUE(check_parent("").ok());
-  EXPECT_TRUE(check_parent("projects/default").ok());
+TEST(ServiceNames, AParentNamesAProject) {
+  EXPECT_EQ(parse_parent("").value(), "default");
+  EXPECT_EQ(parse_parent("projects/lab-2").value(), "lab-2");
+  EXPECT_EQ(parse_parent("projects/-").value(), "-");
+  for (const char* parent :
+       {"other", "projects/", "projects/Lab", "projects/a/b", "projects/../x"}) {
+    EXPECT_EQ(parse_parent(parent).error().reason, "NAME_MALFORMED") << parent;
+  }
+}
+
+TEST(ServiceNames, AStoredNameIsSplit) {
+  EXPECT_EQ(split_stored_name("lab", "digits@2").project, "lab");
+  const StoredName full = split_stored_name("lab", "projects/other/datasets/digits@2");
+  EXPECT_EQ(full.project, "other");
+  EXPECT_EQ(full.id, "digits@2");
 }
 
 TEST(ServiceNames, ARequestIdIsAUuid) {

@@ -546,7 +546,7 @@ TEST_F(RetentionPieces, OnlyFilesOfTheJobAreRemoved) {
 
   const std::filesystem::path root = directory_.path();
   EXPECT_TRUE(paths_.holds(paths_.job(ended.uid)));
-  EXPECT_TRUE(paths_.holds(paths_.upload_part("sha256", 7)));
+  EXPECT_TRUE(paths_.holds(paths_.upload_part("default", "sha256", 7)));
   const StatePaths same(root / "");
   EXPECT_TRUE(same.holds(same.job(ended.uid)));
   EXPECT_FALSE(same.holds(same.job("")));

@@ -34,6 +34,7 @@ class StateChecked : public StateFolderTest {
   void add_dataset(const std::string& id) {
     const std::string csv = "a,b,label\n1,2,x\n3,4,y\n5,6,x\n";
     NewDataset dataset;
+    dataset.project = "default";
     dataset.id = id;
     dataset.digest = sha256_hex(id);
     dataset.spec.add_sources()->set_sha256(add_upload(csv));
@@ -182,6 +183,7 @@ TEST_F(StateChecked, AMissingCheckpointIsNamed) {
 TEST_F(StateChecked, ADamagedUploadIsNamedWithItsUse) {
   const std::string sha256 = add_upload("weights of a model");
   NewWeights weights;
+  weights.project = "default";
   weights.project = "default";
   weights.id = "w-imported";
   weights.sha256 = sha256;

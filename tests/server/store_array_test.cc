@@ -30,6 +30,7 @@ class StoreArray : public ::testing::Test {
 
   static NewArray array_of(const std::string& id, int size) {
     NewArray array;
+    array.project = "default";
     array.id = id;
     array.owner = "ada";
     array.spec = new_job().spec;
@@ -80,6 +81,7 @@ class StoreArray : public ::testing::Test {
   /// Reads all pages of a list.
   std::vector<Job> list(const Asked& asked) {
     JobQuery query;
+    query.projects = {"default"};
     query.page_size = asked.page_size;
     query.states = asked.states;
     query.owner = asked.owner;
@@ -275,9 +277,11 @@ TEST_F(StoreArray, ListsAreOfAnArrayOrOfJobsInNone) {
             std::vector<std::string>{"sweep-3"});
   EXPECT_TRUE(list({.owner = "eve", .array = "sweep"}).empty());
   JobQuery none;
+  none.projects = {"default"};
   none.array = "none";
   EXPECT_EQ(jobs().list(none).error().reason, "ARRAY_NOT_FOUND");
   JobQuery paged;
+  paged.projects = {"default"};
   paged.array = "sweep";
   paged.page_size = 1;
   const std::string token = jobs().list(paged).value().next_page_token;
@@ -290,6 +294,7 @@ TEST_F(StoreArray, ArraysAreListedNewestFirstInPages) {
   for (int i = 0; i < 5; ++i) submit("sweep" + std::to_string(i), 1 + i);
   std::vector<std::string> names;
   ArrayQuery query;
+  query.project = "default";
   query.page_size = 2;
   do {
     const ArrayPage page = arrays().list(query).value();

@@ -75,7 +75,7 @@ void check(Store& store, const std::string& seen, const std::string& where) {
     }
   }
   requeue_active(store);
-  const JobPage page = store.jobs().list({}).value();
+  const JobPage page = store.jobs().list(all_jobs()).value();
   for (const Job& job : page.jobs) {
     const std::vector<v1::Event> events = all_events(store, job.uid);
     ASSERT_FALSE(events.empty()) << where;
@@ -85,7 +85,7 @@ void check(Store& store, const std::string& seen, const std::string& where) {
   }
   for (int i = 0; i < kJobs; ++i)  // the client retries
     EXPECT_TRUE(store.jobs().submit(numbered_job(i)).ok()) << where;
-  EXPECT_EQ(store.jobs().list({}).value().jobs.size(), static_cast<size_t>(kJobs)) << where;
+  EXPECT_EQ(store.jobs().list(all_jobs()).value().jobs.size(), static_cast<size_t>(kJobs)) << where;
 }
 
 void check_integrity(const fs::path& state_dir, const std::string& where) {

@@ -21,6 +21,7 @@ class StoreData : public ::testing::Test {
 
   static NewDataset new_dataset(std::string id, std::string digest) {
     NewDataset d;
+    d.project = "default";
     d.id = std::move(id);
     d.digest = std::move(digest);
     return d;
@@ -266,14 +267,16 @@ TEST_F(StoreData, UnreferencedContentIsListedOnceItIsOld) {
     ASSERT_TRUE(uploads.complete({"default", sha256, 5}).ok());
   }
   ASSERT_TRUE(uploads.begin({"default", "part", 5}).ok());
-  EXPECT_TRUE(uploads.list_unused("default", clock.wall_us()).value().empty()) << "too new";
+  EXPECT_TRUE(uploads.list_unused(clock.wall_us()).value().uploads.empty()) << "too new";
   clock.pass(10);
-  EXPECT_EQ(uploads.list_unused("default", clock.wall_us()).value(),
-            std::vector<std::string>{"stray"});
-  EXPECT_TRUE(uploads.remove_unused("default", {"used"}).value().empty());
+  const UnusedUploads unused = uploads.list_unused(clock.wall_us()).value();
+  ASSERT_EQ(unused.uploads.size(), 1u);
+  EXPECT_EQ(unused.uploads[0].sha256, "stray");
+  EXPECT_EQ(unused.files, std::set<std::string>{"stray"});
+  EXPECT_TRUE(uploads.remove_unused({{"default", "used"}}).value().empty());
   ASSERT_TRUE(datasets.remove("default", {"digits"}).ok());
-  EXPECT_EQ(uploads.remove_unused("default", {"used", "stray"}).value(),
-            (std::vector<std::string>{"used", "stray"}));
+  EXPECT_EQ(uploads.remove_unused({{"default", "used"}, {"default", "stray"}}).value(),
+            (std::vector<std::string>{"stray", "used"}));
   EXPECT_FALSE(uploads.find("default", "used").value().complete);
 }
 
@@ -281,14 +284,119 @@ TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
   ASSERT_TRUE(uploads.begin({"default", "abc", 100}).ok());
   ASSERT_TRUE(uploads.complete({"default", "abc", 100}).ok());
   NewWeights weights;
+  weights.project = "default";
   weights.id = "pretrained";
   weights.sha256 = "abc";
   ASSERT_TRUE(answer_of(store->models(), &ModelStore::create, weights).ok());
-  EXPECT_TRUE(uploads.remove_unused("default", {"abc"}).value().empty());
+  EXPECT_TRUE(uploads.remove_unused({{"default", "abc"}}).value().empty());
   EXPECT_TRUE(uploads.find("default", "abc").value().complete);
   ASSERT_TRUE(store->models().remove("default", "pretrained").ok());
-  EXPECT_EQ(uploads.remove_unused("default", {"abc"}).value(), std::vector<std::string>{"abc"});
+  EXPECT_EQ(uploads.remove_unused({{"default", "abc"}}).value(), std::vector<std::string>{"abc"});
   EXPECT_FALSE(uploads.find("default", "abc").value().complete);
+}
+
+TEST_F(StoreData, AFileOfTwoProjectsStaysUntilNeitherHasIt) {
+  ASSERT_TRUE(store->people().create_project("other").ok());
+  NewDataset dataset = new_dataset("digits", "1111");
+  dataset.project = "other";
+  dataset.spec.add_sources()->set_sha256("abc");
+  for (const char* project : {"default", "other"}) {
+    EXPECT_FALSE(uploads.find(project, "abc").value().complete) << project << " has sent nothing";
+    ASSERT_TRUE(uploads.begin({project, "abc", 5}).ok());
+    ASSERT_TRUE(uploads.complete({project, "abc", 5}).ok());
+  }
+  ASSERT_TRUE(datasets.create(dataset).ok());
+  clock.pass(10);
+  const UnusedUploads unused = uploads.list_unused(clock.wall_us()).value();
+  ASSERT_EQ(unused.uploads.size(), 1u);
+  EXPECT_EQ(unused.uploads[0].project, "default")
+      << "a dataset of the other project does not count";
+  EXPECT_TRUE(unused.files.empty()) << "the other project needs the file";
+  EXPECT_TRUE(uploads.remove_unused({{"default", "abc"}, {"other", "abc"}}).value().empty());
+  EXPECT_FALSE(uploads.find("default", "abc").value().complete);
+  EXPECT_TRUE(uploads.find("other", "abc").value().complete);
+  ASSERT_TRUE(datasets.remove("other", {"digits"}).ok());
+  EXPECT_EQ(uploads.remove_unused({{"other", "abc"}}).value(), std::vector<std::string>{"abc"});
+}
+
+TEST_F(StoreData, DatasetsOfTwoProjectsShareTheIngestedForm) {
+  ASSERT_TRUE(store->people().create_project("other").ok());
+  NewDataset theirs = new_dataset("digits", "d1");
+  theirs.project = "other";
+  ASSERT_TRUE(datasets.create(theirs).value().start_ingest);
+  EXPECT_FALSE(datasets.create(new_dataset("digits", "d1")).value().start_ingest);
+  ASSERT_TRUE(answer_of(datasets, &DatasetStore::set_ready, "d1", v1::DatasetSchema(), 10).ok());
+  EXPECT_TRUE(datasets.has_ready("default", "d1").value());
+  const DatasetStore::Removed ours = datasets.remove("default", {"digits"}).value();
+  EXPECT_TRUE(ours.unused_digests.empty()) << "the other project still has it";
+  EXPECT_FALSE(datasets.has_ready("default", "d1").value());
+  EXPECT_TRUE(datasets.has_ready("other", "d1").value());
+  EXPECT_EQ(datasets.remove("other", {"digits"}).value().unused_digests,
+            std::vector<std::string>{"d1"});
+}
+
+TEST_F(StoreData, DataSharedWithAnotherProjectIsInUseWithoutTheNameOfTheJob) {
+  ASSERT_TRUE(store->people().create_project("other").ok());
+  ready("digits", "d1");
+  NewWeights weights;
+  weights.project = "default";
+  weights.id = "base";
+  weights.sha256 = "abc";
+  ASSERT_TRUE(uploads.begin({"default", "abc", 100}).ok());
+  ASSERT_TRUE(uploads.complete({"default", "abc", 100}).ok());
+  ASSERT_TRUE(answer_of(store->models(), &ModelStore::create, weights).ok());
+
+  NewJob job = new_job("their-job");
+  job.project = "other";
+  job.dataset = {"digits", 1};
+  EXPECT_EQ(store->jobs().submit(job).error().reason, "DATASET_NOT_FOUND") << "of its own project";
+  job.dataset_project = "default";
+  job.initial_model_id = "base";
+  EXPECT_EQ(store->jobs().submit(job).error().reason, "MODEL_NOT_FOUND") << "of its own project";
+  job.initial_model_project = "default";
+  ASSERT_TRUE(store->jobs().submit(job).ok());
+
+  const Error dataset = datasets.remove("default", {"digits"}).error();
+  EXPECT_EQ(dataset.message,
+            "projects/default/datasets/digits@1 is used by an unfinished job of another project; "
+            "wait until it ends.");
+  const Error model = store->models().remove("default", "base").error();
+  EXPECT_EQ(model.message,
+            "an unfinished job of another project starts from projects/default/models/base; wait "
+            "until it ends.");
+  // Data of the same names in the job's own project is not in use.
+  NewDataset own = new_dataset("digits", "d1");
+  own.project = "other";
+  ASSERT_TRUE(datasets.create(own).ok());
+  EXPECT_TRUE(datasets.remove("other", {"digits"}).ok());
+  ASSERT_TRUE(store->jobs().request_cancel("other", "their-job").ok());
+  EXPECT_TRUE(datasets.remove("default", {"digits"}).ok());
+  EXPECT_TRUE(store->models().remove("default", "base").ok());
+}
+
+TEST_F(StoreData, OnlyTheOwnerAndMaintainersAddVersions) {
+  NewDataset adas = new_dataset("digits", "d1");
+  adas.owner = "ada";
+  ASSERT_EQ(datasets.create(adas).value().dataset.owner, "ada");
+  NewDataset bobs = new_dataset("digits", "d1");
+  bobs.owner = "bob";
+  EXPECT_EQ(datasets.create(bobs).value().dataset.owner, "ada") << "the same content is no change";
+  bobs.digest = "d2";
+  const Error refusal = datasets.create(bobs).error();
+  EXPECT_EQ(refusal.code, ErrorCode::kPermissionDenied);
+  EXPECT_EQ(
+      refusal.message,
+      "dataset_id: the dataset 'digits' belongs to ada, and only its owner and maintainers of "
+      "projects/default may add a version with other content; choose another dataset_id");
+  bobs.may_change_others = true;
+  EXPECT_EQ(datasets.create(bobs).value().dataset.owner, "bob");
+  const OwnerStore& owners = store->owners();
+  EXPECT_EQ(owners.find("default", "datasets", "digits@1").value(), "ada");
+  EXPECT_EQ(owners.find("default", "datasets", "digits@2").value(), "bob");
+  EXPECT_EQ(owners.find("default", "datasets", "digits").value(), "") << "several people";
+  EXPECT_EQ(owners.find("default", "datasets", "digits@3").value(), std::nullopt);
+  EXPECT_EQ(owners.find("default", "datasets", "none").value(), std::nullopt);
+  EXPECT_EQ(owners.find("other", "datasets", "digits").value(), std::nullopt);
 }
 
 // F03 for deletions: the row is deleted and the daemon ends before the files are. The next daemon

@@ -87,7 +87,7 @@ TEST_F(StoreJob, SameRequestIdIsTheSameJobAlsoAfterReopening) {
   EXPECT_EQ(jobs().submit(asked).value().uid, first.uid);
   reopen();
   EXPECT_EQ(jobs().submit(asked).value().uid, first.uid);
-  EXPECT_EQ(jobs().list({}).value().jobs.size(), 1u);
+  EXPECT_EQ(jobs().list(all_jobs()).value().jobs.size(), 1u);
 
   asked.request_digest = "bb";
   const Result<Job> other = jobs().submit(asked);
@@ -559,6 +559,7 @@ TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
   std::vector<std::string> uids;
   for (int i = 0; i < 7; ++i) uids.push_back(jobs().submit(new_job()).value().uid);
   JobQuery query;
+  query.projects = {"default"};
   query.page_size = 3;
   std::vector<std::string> seen;
   for (int page = 0; page < 3; ++page) {
@@ -570,10 +571,10 @@ TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
   std::reverse(uids.begin(), uids.end());
   EXPECT_EQ(seen, uids);
   ASSERT_TRUE(jobs().request_cancel("default", jobs().find_uid(uids[0]).value().id).ok());
-  query = {};
+  query = all_jobs();
   query.states = {JobState::kCancelled};
   EXPECT_EQ(jobs().list(query).value().jobs.size(), 1u);
-  query.project = "other";
+  query.projects = {"other"};
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
 }
 
@@ -591,6 +592,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   others.project = "other";
   ASSERT_TRUE(jobs().submit(others).ok());
   JobQuery query;
+  query.projects = {"default"};
   query.states = {JobState::kCancelled, JobState::kQueued, JobState::kQueued};
   query.page_size = 3;
   std::vector<std::string> seen;
@@ -603,10 +605,26 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   EXPECT_EQ(seen, waiting_or_over);
   query.states = {JobState::kFailed};
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
+  query.projects = {"default", "other"};
+  query.states = {JobState::kQueued};
+  query.page_size = 2;
+  const JobPage both = jobs().list(query).value();
+  ASSERT_EQ(both.jobs.size(), 2u);
+  EXPECT_EQ(both.jobs[0].name(), "projects/other/jobs/others") << "the newest";
+  EXPECT_EQ(both.jobs[1].project, "default");
+  query.page_token = both.next_page_token;
+  EXPECT_EQ(jobs().list(query).value().jobs.size(), 2u);
+  query.projects = {"other"};
+  EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID") << "of other projects";
   const JobCounts counts = jobs().count().value();
   EXPECT_EQ(counts.queued, 5) << "of all projects";
   EXPECT_EQ(counts.starting, 0);
   EXPECT_EQ(counts.running, 4);
+  const JobCounts ours = jobs().count({"default", "none"}).value();
+  EXPECT_EQ(ours.queued, 4);
+  EXPECT_EQ(ours.running, 4);
+  EXPECT_EQ(jobs().count({"other"}).value().queued, 1);
+  EXPECT_EQ(jobs().count(std::vector<std::string>()).value().queued, 0);
   const std::vector<Job> active = jobs().list_active().value();
   ASSERT_EQ(active.size(), 4u);
   for (size_t i = 1; i < active.size(); ++i) EXPECT_LT(active[i - 1].order, active[i].order);
@@ -695,6 +713,7 @@ TEST_F(StoreJob, ListByLabelsPagesOverAllMatchingJobs) {
     return seen;
   };
   JobQuery query;
+  query.projects = {"default"};
   query.page_size = 3;
   query.labels = {{"team", "vision"}};
   EXPECT_EQ(read(query), wanted);
@@ -702,7 +721,7 @@ TEST_F(StoreJob, ListByLabelsPagesOverAllMatchingJobs) {
   EXPECT_EQ(read(query), (std::vector<std::string>{"job-6", "job-0"}));
   query.states = {JobState::kQueued};
   EXPECT_EQ(read(query), std::vector<std::string>());
-  query = {};
+  query = all_jobs();
   query.labels = {{"team", "visio"}};
   EXPECT_EQ(read(query), std::vector<std::string>());
   query.labels = {{"team", "vision"}};
@@ -715,6 +734,7 @@ TEST_F(StoreJob, ListByLabelsPagesOverAllMatchingJobs) {
 TEST_F(StoreJob, APageTokenIsRefusedIfChangedOrUsedWithAnotherRequest) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(jobs().submit(new_job()).ok());
   JobQuery query;
+  query.projects = {"default"};
   query.page_size = 1;
   const std::string token = jobs().list(query).value().next_page_token;
   query.page_token = token;

@@ -201,7 +201,7 @@ TEST_F(StoreOpen, F22ARestoredLogIsAccepted) {
   write(wal, saved_wal);  // restore a backup of both files
   write(db, saved_db);
   const std::unique_ptr<Store> store = open_or_die(options);
-  EXPECT_EQ(store->jobs().list({}).value().jobs.size(), 5u);
+  EXPECT_EQ(store->jobs().list(all_jobs()).value().jobs.size(), 5u);
 }
 
 TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
@@ -211,10 +211,10 @@ TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
   fs::remove(db.string() + ".commit");
   {
     const std::unique_ptr<Store> store = open_or_die(options);
-    EXPECT_TRUE(store->jobs().list({}).value().jobs.empty());
+    EXPECT_TRUE(store->jobs().list(all_jobs()).value().jobs.empty());
     EXPECT_TRUE(store->jobs().submit(new_job("next")).ok());
   }
-  EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 1u);
+  EXPECT_EQ(open_or_die(options)->jobs().list(all_jobs()).value().jobs.size(), 1u);
 }
 
 TEST_F(StoreOpen, TheCommitMarkSurvivesATornWrite) {

@@ -78,6 +78,7 @@ TEST_F(StoreOwner, AJobKeepsItsOwnerAndIsListedByIt) {
   reopen();
   EXPECT_EQ(get("ada-0").owner, "ada");
   JobQuery query;
+  query.projects = {"default"};
   query.owner = "ada";
   EXPECT_EQ(names_of(query), (std::vector<std::string>{"ada-2", "ada-1", "ada-0"}));
   query.states = {JobState::kCancelled};
@@ -92,7 +93,7 @@ TEST_F(StoreOwner, AJobKeepsItsOwnerAndIsListedByIt) {
   const Result<JobPage> mixed = jobs().list(query);
   ASSERT_FALSE(mixed.ok());
   EXPECT_EQ(mixed.error().reason, "PAGE_TOKEN_INVALID") << "a token of another owner's list";
-  query = {};
+  query = all_jobs();
   query.owner = "nobody";
   EXPECT_TRUE(names_of(query).empty());
 }

@@ -60,10 +60,18 @@ inline std::unique_ptr<Store> open_or_die(const StoreOptions& options,
 
 inline NewJob new_job(std::string id = "") {
   NewJob job;
+  job.project = "default";
   job.id = std::move(id);
   job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   job.spec.mutable_recipe()->set_epochs(3);
   return job;
+}
+
+/// Selects the jobs of the default project.
+inline JobQuery all_jobs() {
+  JobQuery query;
+  query.projects = {"default"};
+  return query;
 }
 
 inline AttemptUpdate update_of(const Job& job, int64_t number = 0) {

@@ -145,7 +145,7 @@ TEST_F(StoreUpgrade, AnUndoRestoresTheRowsAndKeepsTheUpgradedStore) {
   EXPECT_EQ(opened_before_upgrade(), before) << "again, with the mark of the first time";
 
   // Upgrade again: the copy of the earlier store replaces the copy of the newer one.
-  EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 3u);
+  EXPECT_EQ(open_or_die(options)->jobs().list(all_jobs()).value().jobs.size(), 3u);
   EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
 }
 

@@ -305,6 +305,7 @@ Day::Day(const ClusterDayOptions& options)
   });
   TRAINYARD_CHECK(paths_.create(local_files()).ok(), "no folders for the simulation");
   NewDataset dataset;
+  dataset.project = "default";
   dataset.id = "digits";
   dataset.digest = "d1";
   TRAINYARD_CHECK(store_->datasets().create(dataset).ok(), "no dataset");
@@ -341,6 +342,7 @@ void Day::wait_for(F condition) {
 
 void Day::submit() {
   NewJob job;
+  job.project = "default";
   job.id = "job-" + std::to_string(++day_.submitted);
   job.owner = "owner-" + std::to_string(owners_.below(options_.owners));
   job.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
