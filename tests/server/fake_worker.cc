@@ -256,8 +256,8 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
     return worker.outcome(v1::Outcome::REFUSED, "DATASET_INVALID", "no column 'missing'");
   }
   if (target == "held") {  // blocks until the test creates the file "go"
-    const std::filesystem::path datasets = std::filesystem::path(task.output_dir()).parent_path();
-    while (!std::filesystem::exists(datasets.parent_path() / "go")) {
+    const std::filesystem::path scratch = std::filesystem::path(task.output_dir()).parent_path();
+    while (!std::filesystem::exists(scratch.parent_path().parent_path() / "go")) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
