@@ -17,7 +17,8 @@ Result<int> run_status(Session& session) {
                       {"version", info.version()},
                       {"up since", local_time(info.start_time())},
                       {"jobs running", grouped(info.jobs_running())},
-                      {"jobs queued", grouped(info.jobs_queued())}},
+                      {"jobs queued", grouped(info.jobs_queued())},
+                      {"sandbox", info.sandbox()}},
                      session.out().colour());
                  for (const std::string& warning : info.warnings()) {
                    const std::string label = session.out().styled(Style::kNotice, "warning:") + " ";

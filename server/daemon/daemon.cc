@@ -80,7 +80,7 @@ SupervisorOptions supervisor_options(const Config& config, const StatePaths& pat
   options.stop_grace_ms = int64_t{config.cancel_grace_seconds} * 1000;
   options.unattended_ms = int64_t{config.unattended_seconds} * 1000;
   options.sandbox = config.sandbox;
-  if (const std::vector<std::string> missing = missing_walls(probe_sandbox_host());
+  if (const std::vector<std::string> missing = missing_restrictions(probe_sandbox_host());
       !missing.empty()) {
     options.sandbox_missing = missing.front();
   }
@@ -245,7 +245,7 @@ void Daemon::Impl::report_sandbox() {
   if (config.sandbox == SandboxMode::kOff) {
     return warn("sandbox_off", "workers run without a sandbox (the setting sandbox is off)");
   }
-  for (const std::string& missing : missing_walls(host)) warn("sandbox_incomplete", missing);
+  for (const std::string& missing : missing_restrictions(host)) warn("sandbox_incomplete", missing);
 }
 
 Status Daemon::Impl::open(const DaemonParts& parts) {
@@ -431,7 +431,7 @@ void check_sandbox(const Config& config, const std::function<void(const std::str
   if (config.sandbox == SandboxMode::kOff) return line("sandbox  off");
   const SandboxHost host = probe_sandbox_host();
   line("sandbox  ok  " + describe(host) + "; tasks on GPUs have none");
-  for (const std::string& missing : missing_walls(host)) line("sandbox  warning  " + missing);
+  for (const std::string& missing : missing_restrictions(host)) line("sandbox  warning  " + missing);
 }
 
 /// Checks the files and the group that the listeners need.

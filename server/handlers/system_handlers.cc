@@ -10,6 +10,7 @@
 #include "server/processes/process.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/names.h"
+#include "server/sandbox/sandbox.h"
 #include "server/scheduler/cluster.h"
 #include "server/store/proto_time.h"
 #include "server/store/remaining.h"
@@ -75,6 +76,8 @@ Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetSe
   info.set_draining(parts.draining);
   info.set_upload_bytes_max(parts.config.upload_bytes_max);
   info.set_message_bytes_max(kMessageBytesMax);
+  const bool sandboxed = parts.config.sandbox != SandboxMode::kOff;
+  info.set_sandbox(sandboxed ? describe(probe_sandbox_host()) : "off");
   for (const std::string& warning : parts.warnings) info.add_warnings(warning);
   if (const std::optional<std::string> low = parts.disk.warning()) info.add_warnings(*low);
   if (parts.store.is_full()) {

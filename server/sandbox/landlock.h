@@ -1,4 +1,4 @@
-// server/sandbox/landlock.h: the wall of files, by Landlock's system calls.
+// server/sandbox/landlock.h: restricts files, by Landlock's system calls.
 #pragma once
 
 #include "server/sandbox/sandbox.h"

@@ -21,7 +21,7 @@ namespace {
 #define TRAINYARD_SANITIZED 1
 #endif
 
-/// A sanitizer maps terabytes, and at its end traces the process: no wall lets it.
+/// A sanitizer maps terabytes, and at its end traces the process: no restriction allows that.
 std::string sanitizer_of_build() {
 #ifdef TRAINYARD_SANITIZED
   return "a sanitizer";
@@ -34,11 +34,11 @@ Error unavailable(const std::string& what) {
   return make_error(ErrorCode::kFailedPrecondition, "SANDBOX_UNAVAILABLE", what);
 }
 
-bool has_files_wall(const SandboxHost& host) {
+bool restricts_files(const SandboxHost& host) {
   return host.landlock_abi >= kLandlockAbiMin && host.sanitizer.empty();
 }
 
-bool has_calls_wall(const SandboxHost& host) {
+bool restricts_calls(const SandboxHost& host) {
   return host.filters_calls && host.sanitizer.empty();
 }
 
@@ -53,7 +53,7 @@ SandboxHost probe_sandbox_host() {
   return host;
 }
 
-std::vector<std::string> missing_walls(const SandboxHost& host) {
+std::vector<std::string> missing_restrictions(const SandboxHost& host) {
   if (!host.sanitizer.empty()) {
     return {"workers run without a sandbox, because this build has " + host.sanitizer};
   }
@@ -76,18 +76,18 @@ std::vector<std::string> missing_walls(const SandboxHost& host) {
 std::string describe(const SandboxHost& host) {
   if (!host.sanitizer.empty()) return "none, because this build has " + host.sanitizer;
   std::string text;
-  if (has_files_wall(host)) {
+  if (restricts_files(host)) {
     text = "files (Landlock ABI " + std::to_string(host.landlock_abi) + "), ";
     if (host.landlock_abi >= 4) text += "TCP, ";
     if (host.landlock_abi >= 6) text += "abstract sockets and signals, ";
   }
-  if (has_calls_wall(host)) text += "system calls (seccomp), ";
+  if (restricts_calls(host)) text += "system calls (seccomp), ";
   return text + "limits, no capabilities";
 }
 
 Status restrict_process(const Sandbox& sandbox, const SandboxHost& host) {
   if (sandbox.profile == SandboxProfile::kNone) return {};
-  if (const std::vector<std::string> missing = missing_walls(host);
+  if (const std::vector<std::string> missing = missing_restrictions(host);
       sandbox.required && !missing.empty()) {
     return unavailable(missing.front());
   }
@@ -97,14 +97,14 @@ Status restrict_process(const Sandbox& sandbox, const SandboxHost& host) {
   }
   if (sandbox.profile == SandboxProfile::kTrain) (void)seal_address(sandbox.socket);
   if (Status s = limit_resources(sandbox); !s.ok()) return s;
-  if (has_files_wall(host)) {
+  if (restricts_files(host)) {
     if (Status s = restrict_files(sandbox, host.landlock_abi); !s.ok()) return s;
   }
   return drop_capabilities(sandbox);
 }
 
 Status filter_system_calls(const Sandbox& sandbox, const SandboxHost& host) {
-  if (sandbox.profile == SandboxProfile::kNone || !has_calls_wall(host)) return {};
+  if (sandbox.profile == SandboxProfile::kNone || !restricts_calls(host)) return {};
   return load_filter({sandbox.profile, !sandbox.program.empty(), sealed_address()});
 }
 

@@ -1,11 +1,11 @@
-// server/sandbox/sandbox.h: the box in which a worker runs its task, so that an exploited parser
+// server/sandbox/sandbox.h: restricts a worker to what its task needs, so that an exploited parser
 // owns a scratch folder and nothing else.
 //
 //   start of the process -> restrict_process() -> threads, connection, assignment
 //                        -> filter_system_calls() -> the first byte of untrusted data
 //
-// The worker puts itself into the box: the daemon describes it (Sandbox), and what the worker has
-// given up it cannot get back. The box has four walls, each of which the kernel may lack:
+// The worker restricts itself: the daemon describes how (Sandbox), and what the worker has given up
+// it cannot get back. Four parts of the kernel do it, some of which a host may lack:
 //   Landlock      which files may be read, written and executed; no TCP, no abstract sockets, no
 //                 signals to other processes, by ABI
 //   seccomp       which system calls exist
@@ -34,24 +34,25 @@ enum class SandboxProfile : uint8_t {
 
 struct Sandbox {
   SandboxProfile profile = SandboxProfile::kNone;
-  bool required = false;  // refuse to run on a host that lacks a wall; otherwise use the others
+  bool required = false;  // refuse to run on a host that lacks a part; otherwise use the others
   std::vector<std::filesystem::path> readable;  // files and folders; missing ones are left out
   // As `readable`, for paths that users have chosen: left out if reached through a link.
   std::vector<std::filesystem::path> sources;
   std::vector<std::filesystem::path> writable;  // folders, which must exist
-  std::filesystem::path socket;   // for kTrain: the Unix socket to which it may connect
-  std::filesystem::path program;  // the task may execute it, in the same box; empty: no program
-  int64_t memory_bytes = 0;       // private memory of the process (RLIMIT_DATA); 0: no limit
-  int64_t file_bytes = 0;         // the largest file that it may write; 0: no limit
+  std::filesystem::path socket;  // for kTrain: the Unix socket to which it may connect
+  // The only program that the task may execute; it has the same restrictions. Empty: none.
+  std::filesystem::path program;
+  int64_t memory_bytes = 0;  // private memory of the process (RLIMIT_DATA); 0: no limit
+  int64_t file_bytes = 0;    // the largest file that it may write; 0: no limit
 };
 
-/// What a host's kernel offers. A test passes a host with less than its own, to see the box hold
-/// there; nothing outside the process can change it.
+/// What a host's kernel offers. A test passes a host with less than its own, to see the sandbox
+/// hold there; nothing outside the process can change it.
 struct SandboxHost {
   int landlock_abi = 0;        // 0: none
   bool filters_calls = false;  // seccomp
   bool seals_memory = false;   // mseal, for the address of the daemon (sealed_address.h)
-  std::string sanitizer;       // the build's sanitizer, which the walls would stop; empty: none
+  std::string sanitizer;       // the build's sanitizer, which cannot run restricted; empty: none
 };
 
 /// The oldest ABI of Landlock that is used: ABI 1 cannot rename between folders.
@@ -59,14 +60,14 @@ inline constexpr int kLandlockAbiMin = 2;
 
 SandboxHost probe_sandbox_host();
 
-/// Returns what the host lacks, as sentences for the operator; empty if the box is whole.
-std::vector<std::string> missing_walls(const SandboxHost& host);
+/// Returns what the host lacks, as sentences for the operator; empty if it lacks nothing.
+std::vector<std::string> missing_restrictions(const SandboxHost& host);
 /// Returns one line for people: "Landlock ABI 7, system call filter, limits".
 std::string describe(const SandboxHost& host);
 
 /// Must be called while the process has one thread, after its libraries are loaded. Does nothing
-/// for the profile kNone. FAILED_PRECONDITION/SANDBOX_UNAVAILABLE: a wall is missing that is
-/// required, or one that the host has could not be put up.
+/// for the profile kNone. FAILED_PRECONDITION/SANDBOX_UNAVAILABLE: a part is missing that is
+/// required, or one that the host has could not be applied.
 Status restrict_process(const Sandbox& sandbox, const SandboxHost& host);
 /// Applies to all threads of the process. Must be called when the process has its connections.
 Status filter_system_calls(const Sandbox& sandbox, const SandboxHost& host);

@@ -1,4 +1,4 @@
-// server/sandbox/system_calls.h: the wall of system calls, by libseccomp: a list of those that
+// server/sandbox/system_calls.h: restricts system calls, by libseccomp: a list of those that
 // exist for a profile; all others fail.
 #pragma once
 

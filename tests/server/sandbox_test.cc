@@ -46,7 +46,7 @@ constexpr int64_t kFileMax = 1 << 20;
 class Host {
  public:
   Host() {
-    std::string pattern = (fs::temp_directory_path() / "box.XXXXXX").string();
+    std::string pattern = (fs::temp_directory_path() / "sandbox.XXXXXX").string();
     root_ = ::mkdtemp(pattern.data());
     for (const char* name : {"jobs/mine", "jobs/other", "uploads"}) {
       fs::create_directories(root_ / name);
@@ -64,14 +64,14 @@ class Host {
 
   fs::path path(const char* name) const { return root_ / name; }
   Sandbox sandbox(SandboxProfile profile) const {
-    Sandbox box;
-    box.profile = profile;
-    box.readable = {path("uploads/input")};
-    box.writable = {path("jobs/mine")};
-    box.socket = path("worker.sock");
-    box.memory_bytes = kMemoryMax;
-    box.file_bytes = kFileMax;
-    return box;
+    Sandbox sandbox;
+    sandbox.profile = profile;
+    sandbox.readable = {path("uploads/input")};
+    sandbox.writable = {path("jobs/mine")};
+    sandbox.socket = path("worker.sock");
+    sandbox.memory_bytes = kMemoryMax;
+    sandbox.file_bytes = kFileMax;
+    return sandbox;
   }
   /// Connects by the system call itself, as an attacker would.
   static bool connects(const sockaddr* address, socklen_t bytes) {
@@ -144,12 +144,12 @@ int run_in(const Sandbox& sandbox, const SandboxHost& host, const std::function<
   return WEXITSTATUS(status);
 }
 
-/// The walls that stop an attempt: any one of them suffices.
-enum Wall : uint8_t { kFiles = 1, kCalls = 2, kLimits = 4 };
+/// What stops an attempt: any one of them suffices.
+enum Means : uint8_t { kFiles = 1, kCalls = 2, kLimits = 4 };
 
 struct Attempt {
   const char* name;
-  unsigned walls;
+  unsigned means;
   std::function<bool(const Host&)> run;
   int abi_min = kLandlockAbiMin;  // of Landlock, if kFiles stops it
 };
@@ -281,12 +281,12 @@ std::string name_of(SandboxProfile profile) {
   return "None";
 }
 
-/// The walls that a host has.
-unsigned walls_of(const SandboxHost& host, const Attempt& attempt) {
-  unsigned walls = kLimits;
-  if (host.filters_calls) walls |= kCalls;
-  if (host.landlock_abi >= attempt.abi_min) walls |= kFiles;
-  return walls;
+/// What a host has against the attempt.
+unsigned means_of(const SandboxHost& host, const Attempt& attempt) {
+  unsigned means = kLimits;
+  if (host.filters_calls) means |= kCalls;
+  if (host.landlock_abi >= attempt.abi_min) means |= kFiles;
+  return means;
 }
 
 struct Case {
@@ -299,20 +299,20 @@ class SandboxEscape : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     host_ = probe_sandbox_host();
-    if (!missing_walls(host_).empty()) GTEST_SKIP() << missing_walls(host_).front();
+    if (!missing_restrictions(host_).empty()) GTEST_SKIP() << missing_restrictions(host_).front();
     host_.landlock_abi = std::min(host_.landlock_abi, GetParam().abi);
     host_.filters_calls = GetParam().filters_calls;
   }
   SandboxHost host_;
 };
 
-TEST_P(SandboxEscape, EachAttemptIsRefusedByAWallThatTheHostHas) {
+TEST_P(SandboxEscape, EachAttemptIsRefusedByWhatTheHostHas) {
   const Host files;
   for (const Attempt& attempt : attempts()) {
     SCOPED_TRACE(attempt.name);
     const auto run = [&] { return attempt.run(files); };
     const int result = run_in(files.sandbox(GetParam().profile), host_, run);
-    if ((walls_of(host_, attempt) & attempt.walls) != 0) {
+    if ((means_of(host_, attempt) & attempt.means) != 0) {
       EXPECT_EQ(result, kRefused);
     } else {
       EXPECT_TRUE(result == kRefused || result == kEscaped) << result;
@@ -356,7 +356,7 @@ class SandboxTest : public testing::Test {
  protected:
   void SetUp() override {
     host_ = probe_sandbox_host();
-    if (!missing_walls(host_).empty()) GTEST_SKIP() << missing_walls(host_).front();
+    if (!missing_restrictions(host_).empty()) GTEST_SKIP() << missing_restrictions(host_).front();
   }
   SandboxHost host_;
 };
@@ -398,7 +398,7 @@ TEST_F(SandboxTest, TheDaemonsAddressCannotBeReplaced) {
   EXPECT_EQ(run_in(files.sandbox(SandboxProfile::kTrain), host_, replaces), kRefused);
 }
 
-TEST_F(SandboxTest, ARequiredSandboxIsRefusedOnAHostThatLacksAWall) {
+TEST_F(SandboxTest, ARequiredSandboxIsRefusedOnAHostThatLacksAPart) {
   const Host files;
   Sandbox sandbox = files.sandbox(SandboxProfile::kParse);
   sandbox.required = true;
@@ -464,7 +464,7 @@ TEST_F(SandboxTest, NoCapabilityIsLeft) {
 
 TEST(SandboxHostTest, NamesWhatIsMissing) {
   SandboxHost host{.landlock_abi = 7, .filters_calls = true, .seals_memory = true, .sanitizer = ""};
-  EXPECT_TRUE(missing_walls(host).empty());
+  EXPECT_TRUE(missing_restrictions(host).empty());
   EXPECT_EQ(describe(host),
             "files (Landlock ABI 7), TCP, abstract sockets and signals, system calls (seccomp), "
             "limits, no capabilities");
@@ -473,9 +473,9 @@ TEST(SandboxHostTest, NamesWhatIsMissing) {
             "files (Landlock ABI 2), system calls (seccomp), limits, no capabilities");
   host.landlock_abi = 0;
   host.filters_calls = false;
-  EXPECT_EQ(missing_walls(host).size(), 2);
+  EXPECT_EQ(missing_restrictions(host).size(), 2);
   host.sanitizer = "a sanitizer";
-  EXPECT_EQ(missing_walls(host).size(), 1);
+  EXPECT_EQ(missing_restrictions(host).size(), 1);
 }
 
 }  // namespace
