@@ -6,8 +6,10 @@
 
 #include "client/cli/command.h"
 #include "client/cli/forecast_view.h"
+#include "client/cli/job_label.h"
 #include "client/cli/time_range.h"
 #include "client/lib/names.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -32,7 +34,7 @@ std::string full_device_name(const std::string& given) {
 }
 
 std::string drained_text(const v1::Device& device, bool vacates) {
-  const int jobs = device.jobs_size();
+  const int jobs = device.uses_size();
   if (jobs == 0) return " is drained; no job runs there";
   const std::string count = std::to_string(jobs) + (jobs == 1 ? " job" : " jobs");
   return " is drained; " + count +
@@ -93,11 +95,12 @@ std::string load_text(const v1::Device& d) {
 }
 
 /// Returns the jobs that run on a device: "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5
-/// min)".
-std::string jobs_text(const v1::Device& d) {
+/// min), held by another project's job (4 GiB planned)".
+std::string jobs_text(const v1::Device& d, std::string_view parent) {
   std::string text;
   for (const v1::DeviceUse& use : d.uses()) {
-    text += (text.empty() ? "" : ", ") + std::string(client::short_name(use.job()));
+    text += text.empty() ? "" : ", ";
+    text += (use.other_project() ? "held by " : "") + job_label(use.job(), parent);
     std::string more;
     const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
     if (use.planned_bytes() > 0) add(human_bytes(use.planned_bytes()) + " planned");
@@ -136,12 +139,13 @@ std::string measured_text(const v1::Cluster& cluster) {
   return text;
 }
 
-std::string cluster_job_text(const v1::ClusterJob& job) {
-  std::string text(client::short_name(job.job()));
+std::string cluster_job_text(const v1::ClusterJob& job, std::string_view parent) {
+  const std::string text = job_label(job.job(), parent);
   std::string more;
   const auto add = [&](const std::string& part) { more += (more.empty() ? "" : ", ") + part; };
   if (!job.handle().empty()) add("job " + job.handle());
   if (job.granted() && !job.nodes().empty()) add("on " + job.nodes());
+  if (job.other_project() && job.granted()) add("has a node");
   if (!job.granted()) add(job.reason().empty() ? "waits" : "waits: " + job.reason());
   if (job.has_start_time()) {
     v1::TimeRange start;
@@ -152,7 +156,8 @@ std::string cluster_job_text(const v1::ClusterJob& job) {
 }
 
 /// Returns a table of the clusters that take jobs, followed by one line for each job there.
-std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal& out) {
+std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal& out,
+                            std::string_view parent) {
   const int width = out.line_width();
   Table table({{"CLUSTER"},
                {"KIND"},
@@ -180,7 +185,7 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
       add(std::string(client::short_name(cluster.name())) + ": " + nodes);
     }
     for (const v1::ClusterJob& job : cluster.jobs()) {
-      add(std::string(client::short_name(cluster.name())) + ": " + cluster_job_text(job));
+      add(std::string(client::short_name(cluster.name())) + ": " + cluster_job_text(job, parent));
     }
   }
   return text;
@@ -188,7 +193,8 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
 
 /// Returns a table of the devices. The jobs and the reason of a device's health are columns if the
 /// terminal is wide enough, else lines below the table.
-std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
+std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out,
+                           std::string_view parent) {
   const int width = out.line_width();
   const auto table_of = [&](bool sentences) {
     std::vector<Column> columns = {
@@ -215,7 +221,7 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
           d.others_bytes() > 0 ? human_bytes(d.others_bytes()) : "",
           load_text(d),
           std::to_string(d.slots())};
-      if (sentences) cells.emplace_back(jobs_text(d));
+      if (sentences) cells.emplace_back(jobs_text(d, parent));
       table.add(std::move(cells));
     }
     return table;
@@ -230,10 +236,20 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
   };
   for (const v1::Device& d : list.devices()) {
     if (below && (!d.reason().empty() || d.faults() > 0)) add_sentence(d, health_text(d));
-    if (below && d.uses_size() > 0) add_sentence(d, jobs_text(d));
+    if (below && d.uses_size() > 0) add_sentence(d, jobs_text(d, parent));
+  }
+  for (const v1::ProjectDevices& limited : list.project_devices()) {
+    std::vector<std::string> names;
+    for (const std::string& name : limited.devices()) {
+      names.push_back(name == "gpu" ? "all GPUs" : std::string(client::short_name(name)));
+    }
+    text += wrapped(safe_text("The project " + std::string(client::short_name(limited.project())) +
+                              " may use only " + joined(names, " and ") + "."),
+                    width) +
+            "\n";
   }
   if (!list.note().empty()) text += wrapped(safe_text(list.note()), width) + "\n";
-  if (list.clusters_size() > 0) text += render_clusters(list, out);
+  if (list.clusters_size() > 0) text += render_clusters(list, out, parent);
   return text;
 }
 
@@ -247,8 +263,9 @@ Result<int> run_device(Session& session, bool forecasts) {
   session.show(
       list,
       [&] {
-        if (forecasts) return render_device_forecasts(list, session.out().colour());
-        return render_devices(list, session.out());
+        const std::string parent = server->parent();
+        if (forecasts) return render_device_forecasts(list, session.out().colour(), parent);
+        return render_devices(list, session.out(), parent);
       },
       names);
   return static_cast<int>(client::kExitOk);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "client/cli/job_label.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
 #include "client/cli/table.h"
@@ -63,10 +64,11 @@ std::string time_limit_text(const v1::Forecast& f) {
          " starts; the total time excludes the waits between them";
 }
 
-void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceForecasts& f) {
+void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceForecasts& f,
+                  std::string_view parent) {
   for (const v1::ForecastOutcome& o : f.newest()) {
     const double off = o.step_seconds() / o.step_seconds_measured() - 1;
-    outcomes.add({std::string(client::short_name(o.job())), name, cli::step_text(o.step_seconds()),
+    outcomes.add({job_label(o.job(), parent), name, cli::step_text(o.step_seconds()),
                   cli::step_text(o.step_seconds_measured()), percent_text(off), o.basis()});
   }
 }
@@ -167,7 +169,8 @@ std::string remaining_text(const v1::Progress& progress) {
   return text + (pace.empty() ? "" : ", " + pace);
 }
 
-std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
+std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour,
+                                    std::string_view parent) {
   std::string text;
   Table rates({{"DEVICE"},
                {"THREADS", true},
@@ -190,11 +193,12 @@ std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool
                  human_number(r.flops_per_second(), true),
                  human_number(r.bytes_per_second(), true)});
     }
-    add_outcomes(outcomes, name, f);
+    add_outcomes(outcomes, name, f, parent);
     text += safe_text(name + ": " + jobs_line(f)) + "\n";
   }
   for (const v1::Cluster& cluster : devices.clusters()) {
-    add_outcomes(outcomes, std::string(client::short_name(cluster.name())), cluster.forecasts());
+    add_outcomes(outcomes, std::string(client::short_name(cluster.name())), cluster.forecasts(),
+                 parent);
   }
   if (!rates.empty()) text += "\n" + rates.render(colour);
   if (const std::string clusters = render_cluster_forecasts(devices, colour); !clusters.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/system_service.pb.h"
@@ -24,7 +25,8 @@ std::string pace_text(double forecast_share, double bound_share, const std::stri
 std::string remaining_text(const v1::Progress& progress);
 
 /// Returns the measured rates from which each device's forecasts are computed, and how accurate
-/// past forecasts were.
-std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour);
+/// past forecasts were. Jobs of projects other than `parent` have their project in their name.
+std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour,
+                                    std::string_view parent);
 
 }  // namespace trainyard::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/cli/command.h"
+#include "client/cli/job_label.h"
 #include "client/cli/list_limit.h"
 #include "client/cli/reason_notes.h"
 #include "client/cli/time_range.h"
@@ -23,11 +24,13 @@ struct QueueOptions {
 };
 
 std::string reason_of(const v1::QueuedJob& job) {
+  if (job.other_project()) return "";
   return job.message().empty() ? "the next scheduling pass" : job.message();
 }
 
 /// `reasons`: whether the table has a column of reasons.
-Table table_of(const v1::ListQueueResponse& queue, bool wide, bool reasons) {
+Table table_of(const v1::ListQueueResponse& queue, std::string_view parent, bool wide,
+               bool reasons) {
   const bool owners = wide || std::ranges::any_of(queue.jobs(), [&](const v1::QueuedJob& job) {
                         return job.owner() != queue.jobs(0).owner();
                       });
@@ -43,7 +46,7 @@ Table table_of(const v1::ListQueueResponse& queue, bool wide, bool reasons) {
   const int64_t now_s = std::time(nullptr);
   for (const v1::QueuedJob& job : queue.jobs()) {
     std::vector<Cell> cells = {job.position() > 0 ? std::to_string(job.position()) : "",
-                               std::string(client::short_name(job.name())),
+                               job_label(job.name(), parent),
                                std::to_string(job.priority()),
                                job.has_start() ? when(job.start(), now_s) : "",
                                job.has_end() ? when(job.end(), now_s) : "",
@@ -56,15 +59,16 @@ Table table_of(const v1::ListQueueResponse& queue, bool wide, bool reasons) {
 }
 
 /// Shows reasons in a column if the terminal is wide enough, else once each below the table.
-std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal& out) {
-  const Table whole = table_of(queue, wide, true);
+std::string render(const v1::ListQueueResponse& queue, std::string_view parent, bool wide,
+                   const Terminal& out) {
+  const Table whole = table_of(queue, parent, wide, true);
   const int width = out.line_width();
   if (width <= 0 || whole.natural_width() <= width) return whole.render(out);
   ReasonNotes notes;
   for (const v1::QueuedJob& job : queue.jobs()) {
-    notes.add(std::string(client::short_name(job.name())), reason_of(job));
+    notes.add(job_label(job.name(), parent), reason_of(job));
   }
-  return table_of(queue, wide, false).render(out) + "\n" + notes.render(width);
+  return table_of(queue, parent, wide, false).render(out) + "\n" + notes.render(width);
 }
 
 Result<int> run_queue(Session& session, const QueueOptions& options) {
@@ -79,13 +83,16 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   ASSIGN_OR_RETURN(const v1::ListQueueResponse queue,
                    server->call(client::rpc::kListQueue, request));
   std::vector<std::string> names;
-  for (const v1::QueuedJob& job : queue.jobs()) names.push_back(job.name());
-  const bool empty = names.empty();
+  for (const v1::QueuedJob& job : queue.jobs()) {
+    if (!job.other_project()) names.push_back(job.name());
+  }
+  const bool empty = queue.jobs().empty();
   session.show(
       queue,
       [&] {
         return empty ? std::string()
-                     : render(queue, session.format() == Format::kWide, session.out());
+                     : render(queue, request.parent(), session.format() == Format::kWide,
+                              session.out());
       },
       names);
   if (empty) {

@@ -65,6 +65,7 @@ std::optional<ClusterState> ClusterQueue::state_of(const std::string& cluster,
   const auto config = std::ranges::find(configs_, cluster, &ClusterConfig::name);
   if (config == configs_.end()) return std::nullopt;
   ClusterState state{cluster, config->waiting_max, clusters_.waiting(cluster), draining};
+  state.project_devices = project_devices_;
   if (std::optional<ClusterRefusal> refusal = clusters_.refusal(cluster)) {
     state.refused = std::move(refusal->text);
     state.next_trial_in_us = refusal->left_us;
@@ -130,6 +131,7 @@ void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, 
       QueuedJob job;
       job.uid = sight.uid;
       job.id = sight.job.substr(sight.job.rfind('/') + 1);
+      job.project = sight.project;
       job.owner = sight.owner;
       job.priority = sight.priority;
       job.device = std::string(kClusterPrefix) + config.name;
@@ -153,6 +155,7 @@ void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, 
       QueuedJob job;
       job.uid = waiting->uid;
       job.id = waiting->name;
+      job.project = waiting->project;
       job.owner = waiting->owner;
       job.priority = waiting->priority;
       job.position = position;

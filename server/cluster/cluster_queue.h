@@ -7,11 +7,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/cluster/clusters.h"
 #include "server/config/cluster.h"
 #include "server/scheduler/cluster.h"
+#include "server/scheduler/project_devices.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/queue_view.h"
 #include "server/store/job.h"
@@ -29,6 +31,8 @@ class ClusterQueue {
   void remove(std::string_view uid);
   void clear() { waiting_.clear(); }
   bool empty() const;
+  /// Replaces the lists of devices and clusters that projects may use.
+  void set_project_devices(ProjectDevices lists) { project_devices_ = std::move(lists); }
 
   /// Decides which jobs to submit to which cluster now.
   Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;
@@ -47,6 +51,7 @@ class ClusterQueue {
 
   std::span<const ClusterConfig> configs_;
   const Clusters& clusters_;
+  ProjectDevices project_devices_;
   std::map<std::string, Queue, std::less<>> waiting_;  // by cluster
 };
 

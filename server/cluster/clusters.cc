@@ -452,6 +452,7 @@ ClusterSight Clusters::Runner::sight_of(const Live& l) const {
   ClusterSight sight;
   sight.uid = l.attempt.uid;
   sight.job = l.attempt.job;
+  sight.project = l.attempt.project;
   sight.owner = l.attempt.owner;
   sight.priority = l.attempt.priority;
   sight.handle = l.handle.id;

@@ -32,7 +32,7 @@ struct ClusterAttempt {
   std::string uid;  // the uid of the job
   int32_t attempt = 0;
   std::string job;  // the job's name, for people
-  std::string owner;
+  std::string project, owner;
   int32_t priority = 0;
   AttemptIntent intent;
   std::string handle;      // the cluster's ID, if an earlier daemon stored it
@@ -46,7 +46,7 @@ struct ClusterAttempt {
 
 /// The known state of an attempt, for people.
 struct ClusterSight {
-  std::string uid, job, owner;
+  std::string uid, job, project, owner;
   int32_t priority = 0;
   std::string handle;
   bool granted = false;  // it has nodes, or its worker has attached

@@ -7,6 +7,7 @@
 
 #include "proto/convert/resources.h"
 #include "server/config/log.h"
+#include "server/scheduler/reasons.h"
 #include "src/base/check.h"
 #include "src/base/sha256.h"
 
@@ -148,8 +149,10 @@ void Attempts::vacate(const std::vector<Device>& devices) {
 void Attempts::make_room(const PreemptDecision& decision) {
   const auto it = live_.find(decision.uid);
   if (it == live_.end()) return;
-  spdlog::info("event=job_preempted uid={} {}", decision.uid, kv("for", decision.for_name));
-  it->second.owner->make_room(decision.for_name);
+  spdlog::info("event=job_preempted uid={} for_uid={}", decision.uid, decision.for_uid);
+  it->second.owner->make_room(
+      decision.for_name.empty() ? std::string(kJobOfAnotherProject) + " that has a higher priority"
+                                : decision.for_name + ", a job of higher priority");
   stop(decision.uid, "preempt");
 }
 
@@ -204,6 +207,7 @@ ClusterAttempt Attempts::cluster_attempt(const Job& job, const Attempt& attempt,
   to.uid = job.uid;
   to.attempt = job.attempt;
   to.job = job.name();
+  to.project = job.project;
   to.owner = job.owner;
   to.priority = job.priority;
   to.handle = attempt.handle;

@@ -163,6 +163,12 @@ bool DispatchIndex::is_full() const {
   return std::ranges::all_of(fleet_.groups(), [](const Fleet::Group& g) { return g.free.empty(); });
 }
 
+void DispatchIndex::set_project_devices(const ProjectDevices& lists) {
+  const MutexLock lock(mu_);
+  fleet_.set_project_devices(lists);
+  cluster_queue_.set_project_devices(lists);
+}
+
 DispatchIndex::Pass DispatchIndex::decide(Devices devices, bool draining) {
   const MutexLock lock(mu_);
   take_paces();

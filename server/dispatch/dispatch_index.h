@@ -65,6 +65,8 @@ class DispatchIndex {
     Decisions here, to_clusters;
     bool waiting = false;  // a job waits for a device of this host
   };
+  /// Replaces the lists of devices that projects may use, for the next pass.
+  void set_project_devices(const ProjectDevices& lists);
   /// Makes one scheduling pass over the current devices.
   Pass decide(Devices devices, bool draining);
   /// Discards the reasons why jobs wait.

@@ -10,6 +10,7 @@
 #include "server/cluster/clusters.h"
 #include "server/config/paths.h"
 #include "server/inventory/checked_inventory.h"
+#include "server/scheduler/project_devices.h"
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
@@ -24,6 +25,8 @@ struct DispatcherOptions {
   /// The interval of scheduling passes while jobs wait and other processes use a device. Nothing
   /// reports when such a process ends.
   int64_t pass_interval_us = CheckedInventory::kBusyRetryUs;
+  /// Returns the lists of devices that projects may use; called before each pass.
+  std::function<ProjectDevices()> project_devices = [] { return ProjectDevices(); };
 };
 
 /// The clusters that accept jobs, and the data with which their workers connect to the daemon.

@@ -192,6 +192,7 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   Devices now = inventory.read();  // may be slow
   const std::vector<Device> devices = now.devices;
   attempts.vacate(devices);
+  index.set_project_devices(options.project_devices());
   const DispatchIndex::Pass pass = index.decide(std::move(now), draining);
   wake_time_us = pass.here.wake_time_us;
   if (pass.to_clusters.wake_time_us) wake_at(*pass.to_clusters.wake_time_us);

@@ -424,7 +424,7 @@ Move TrainTask::after_stop(const Job& job) const {
                    "The worker was asked to stop; the job resumes from its last checkpoint.");
   }
   return requeue("PREEMPTED",
-                 "It made room for " + makes_room_for_ + ", a job of higher priority; " +
+                 "It made room for " + makes_room_for_ + "; " +
                      (job.checkpoint_step > 0 ? "it resumes from the checkpoint of step " +
                                                     std::to_string(job.checkpoint_step) + "."
                                               : "it starts over, because it has no checkpoint."));

@@ -59,8 +59,8 @@ class TrainTask final : public TaskOwner {
   TrainTask(Store& store, Supervisor& supervisor, const Clock& clock, Job job,
             TrainTaskOptions options, std::function<void(bool doubts_device)> gone);
 
-  /// Notes that the worker is being stopped to make room for the job with this name, which messages
-  /// mention.
+  /// Notes that the worker is being stopped to make room for another job, which messages mention in
+  /// these words: "digits-3, a job of higher priority".
   void make_room(std::string for_job);
 
   /// Returns what the attempt's worker on this host may do.
@@ -149,7 +149,7 @@ class TrainTask final : public TaskOwner {
   std::optional<v1::NodeFacts> node_ TRAINYARD_GUARDED_BY(mu_);  // set when the job has succeeded
   std::optional<DeviceFault> device_fault_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<std::string> device_busy_ TRAINYARD_GUARDED_BY(mu_);  // the worker's message
-  std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);  // name of the job; empty: none
+  std::string makes_room_for_ TRAINYARD_GUARDED_BY(mu_);  // the job, in words; empty: none
   // An error of the host, such as an unreadable file.
   std::optional<Error> host_trouble_ TRAINYARD_GUARDED_BY(mu_);
 };

@@ -56,6 +56,7 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
   if (!cluster.refused.empty()) places = std::min(places, 1);
   if (places <= 0) return decisions;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
+    if (!may_use_cluster(cluster.project_devices, job.project, cluster.name)) return true;
     decisions.starts.push_back(
         {job.uid,
          {std::string(kClusterPrefix) + cluster.name},
@@ -100,6 +101,12 @@ std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterSta
         "CLUSTER_NOT_FOUND",
         "Waits for the cluster " + job.cluster +
             ", which this server no longer has; cancel it, or configure the cluster again."};
+  }
+  const std::vector<std::string>* const list = find_list(cluster->project_devices, job.project);
+  if (list != nullptr && !may_use_cluster(cluster->project_devices, job.project, cluster->name)) {
+    return WaitReason{"NO_DEVICE", "Waits for the cluster " + cluster->name +
+                                       ", which the job's project may not use now. " +
+                                       list_text(job.project, *list) + "."};
   }
   if (cluster->draining) {
     return WaitReason{"SERVER_DRAINING",

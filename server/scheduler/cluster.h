@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/scheduler/project_devices.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scheduler/shares.h"
@@ -37,11 +38,12 @@ struct ClusterState {
   // The cluster's message if it refuses all jobs because of its configuration file; empty if it
   // accepts jobs.
   std::string refused = {};
-  int64_t next_trial_in_us = 0;  // time until the next trial of one job
+  int64_t next_trial_in_us = 0;         // time until the next trial of one job
+  ProjectDevices project_devices = {};  // the lists of the projects that have one
 };
 
 /// Decides which jobs to submit to the cluster. `waiting` contains only the jobs that request this
-/// cluster.
+/// cluster. Those of projects that may not use it stay there.
 Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
                          int64_t now_us);
 

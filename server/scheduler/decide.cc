@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -36,23 +37,22 @@ class SchedulingPass {
  public:
   SchedulingPass(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
                  int64_t now_us)
-      : queue_(queue),
-        now_us_(now_us),
-        has_cpu_(fleet.will_have_kind(DeviceKind::kCpu, {})),
-        has_gpu_{fleet.will_have_kind(DeviceKind::kGpu, {}),
-                 fleet.will_have_kind(DeviceKind::kGpu, {.bf16 = true})},
-        room_(fleet, policy, now_us),
-        order_(shares, now_us) {}
+      : queue_(queue), now_us_(now_us), room_(fleet, policy, now_us), order_(shares, now_us) {}
 
   Decisions decide();
 
  private:
   const Fleet& fleet() const { return room_.fleet(); }
-  bool has_gpu(const DeviceRequest& asked) const { return has_gpu_[asked.bf16 ? 1 : 0]; }
+  /// Returns the part of a job's project on which the kinds of device for it depend: empty for
+  /// projects that may use all devices.
+  std::string_view limited(const std::string& project) const {
+    return find_list(fleet().project_devices(), project) == nullptr ? std::string_view() : project;
+  }
+  const Fleet::Kinds& kinds(const DeviceRequest& asked, const std::string& project);
   void gather();
   bool skip_retry_pauses(Head& head) const;
   bool has_old_process(const WaitingJob& job) const;
-  Choice choose_by_rule(const WaitingJob& job) const;
+  Choice choose_by_rule(const WaitingJob& job);
   Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
   int64_t gpu_start_us(const WaitingJob& job);
@@ -63,16 +63,25 @@ class SchedulingPass {
 
   const Queue& queue_;
   const int64_t now_us_;
-  // Usable now or within seconds; GPUs for jobs without and with DeviceRequest::bf16.
-  const bool has_cpu_;
-  const std::array<bool, 2> has_gpu_;
   Room room_;
   Order order_;
   int tries_ = 0, comparisons_ = 0;
-  Room::FitTime gpu_first_;  // result of the last comparison
+  // By limited(): the kinds of device for jobs without and with DeviceRequest::bf16, and the result
+  // of the last comparison.
+  std::map<std::string, std::array<std::optional<Fleet::Kinds>, 2>, std::less<>> kinds_;
+  std::map<std::string, Room::FitTime, std::less<>> gpu_first_;
   std::vector<const WaitingJob*> started_;
   Decisions decisions_;
 };
+
+const Fleet::Kinds& SchedulingPass::kinds(const DeviceRequest& asked, const std::string& project) {
+  const std::string_view key = limited(project);
+  auto known = kinds_.find(key);
+  if (known == kinds_.end()) known = kinds_.try_emplace(std::string(key)).first;
+  std::optional<Fleet::Kinds>& of = known->second[asked.bf16 ? 1 : 0];
+  if (!of) of = fleet().kinds({.bf16 = asked.bf16}, key);
+  return *of;
+}
 
 // ---- The order -----------------------------------------------------------------------------
 
@@ -108,9 +117,10 @@ void SchedulingPass::gather() {
       heads.push_back(head);
       continue;
     }
-    const DeviceKind kind = kind_by_rule(front.of->asked, has_cpu_, has_gpu(front.of->asked));
+    const DeviceKind kind =
+        kind_by_rule(front.of->asked, kinds(front.of->asked, front.of->project));
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (!groups[group].suits(kind, front.of->asked)) continue;
+      if (!groups[group].suits(kind, front.of->asked, front.of->project)) continue;
       std::vector<Head>& best = blocked[static_cast<size_t>(front.wish) * groups.size() + group];
       const auto is_next = [&] { return best.size() < heads_max || is_behind(best.back(), head); };
       if (!is_next()) continue;
@@ -120,10 +130,11 @@ void SchedulingPass::gather() {
       }
       if (head.over()) break;
       const WaitingJob& job = head.first();
-      // A job that the group can never hold must not displace jobs for which devices could be
-      // reserved.
+      // A job that devices of this model can never hold must not displace jobs for which devices
+      // could be reserved.
+      const Fleet::Model& model = fleet().models()[groups[group].model];
       if (!is_next() ||
-          !groups[group].could_fit_together(Room::count_of(job, kind), job.bytes_alone(kind))) {
+          !fleet().could_fit_together(model, job.asked, job.project, job.bytes_alone(kind))) {
         continue;
       }
       if (best.size() == heads_max) best.pop_back();
@@ -146,26 +157,28 @@ void SchedulingPass::gather() {
 // likely forecasts of the jobs before it in the queue.
 int64_t SchedulingPass::gpu_start_us(const WaitingJob& job) {
   if (!room_.find(job, DeviceKind::kGpu).devices.empty()) return now_us_;
-  if (++comparisons_ <= kComparisonsMax) gpu_first_ = room_.fit_time(job, DeviceKind::kGpu);
-  if (gpu_first_.time_us == kUnlimited) return kUnlimited;
+  const auto [known, fresh] = gpu_first_.try_emplace(std::string(limited(job.project)));
+  Room::FitTime& first = known->second;
+  if (++comparisons_ <= kComparisonsMax || fresh) first = room_.fit_time(job, DeviceKind::kGpu);
+  if (first.time_us == kUnlimited) return kUnlimited;
   double ahead_us = queue_.gpu_us_before(job);
-  const auto placed = [&](const WaitingJob* other) {  // its GPU time is already part of gpu_first_
+  const auto placed = [&](const WaitingJob* other) {  // its GPU time is already part of `first`
     if (other != nullptr && Queue::Before()(other, &job)) ahead_us -= Queue::gpu_us_of(*other);
   };
   for (const WaitingJob* other : started_) placed(other);
-  if (gpu_first_.behind >= 0) placed(queue_.find(room_.reservation(gpu_first_.behind).uid));
+  if (first.behind >= 0) placed(queue_.find(room_.reservation(first.behind).uid));
   int32_t gpus = 0;
   for (const Fleet::Group& g : fleet().groups()) {
     if (g.kind == DeviceKind::kGpu) gpus += g.usable;
   }
-  return gpu_first_.time_us + static_cast<int64_t>(std::max(0.0, ahead_us) / std::max(1, gpus));
+  return first.time_us + static_cast<int64_t>(std::max(0.0, ahead_us) / std::max(1, gpus));
 }
 
 /// Chooses the kind of device on which the job is expected to end first. Returns nothing unless
 /// both forecasts are known and the CPU has room now.
 std::optional<Choice> SchedulingPass::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
-  if (!fleet().has_kind(DeviceKind::kGpu, job.asked)) return std::nullopt;
+  if (!fleet().has_kind(DeviceKind::kGpu, job.asked, job.project)) return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
   const int64_t start_us = gpu_start_us(job);
   if (start_us == kUnlimited) return std::nullopt;
@@ -187,8 +200,8 @@ std::optional<Choice> SchedulingPass::compare(const WaitingJob& job) {
                 true};
 }
 
-Choice SchedulingPass::choose_by_rule(const WaitingJob& job) const {
-  return choose_kind(job.asked, has_cpu_, has_gpu(job.asked));
+Choice SchedulingPass::choose_by_rule(const WaitingJob& job) {
+  return choose_kind(job.asked, kinds(job.asked, job.project));
 }
 
 Pick SchedulingPass::choose(const WaitingJob& job) {
@@ -197,7 +210,7 @@ Pick SchedulingPass::choose(const WaitingJob& job) {
   if (!job.asked.kind_before) {
     if (std::optional<Choice> choice = compare(job)) return {choice->kind, std::move(choice)};
   }
-  return {kind_by_rule(job.asked, has_cpu_, has_gpu(job.asked)), std::nullopt};
+  return {kind_by_rule(job.asked, kinds(job.asked, job.project)), std::nullopt};
 }
 
 // ---- Decisions about single jobs -----------------------------------------------------------
@@ -217,16 +230,18 @@ Blocked SchedulingPass::why(const WaitingJob& job, const Pick& pick, const Room:
   Blocked blocked;
   blocked.kind = pick.kind;
   if (pick.weighed) blocked.note = pick.weighed->message;
-  if (!fleet().will_have_kind(pick.kind, job.asked)) {
+  if (!fleet().will_have_kind(pick.kind, job.asked, job.project)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet().could_fit_together(pick.kind, job.asked, job.bytes_alone(pick.kind))) {
+  } else if (!fleet().could_fit_together(pick.kind, job.asked, job.project,
+                                         job.bytes_alone(pick.kind))) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
     // Also reserves devices that are still being checked.
     blocked.reservation = room_.reserve(job, pick.kind);
-    blocked.why = !fleet().has_kind(pick.kind, job.asked) ? Blocked::Why::kNoDevice
-                  : found.reservation >= 0                ? Blocked::Why::kReserved
-                                                          : Blocked::Why::kNoRoom;
+    const bool has_kind = fleet().has_kind(pick.kind, job.asked, job.project);
+    blocked.why = !has_kind                ? Blocked::Why::kNoDevice
+                  : found.reservation >= 0 ? Blocked::Why::kReserved
+                                           : Blocked::Why::kNoRoom;
   }
   return blocked;
 }

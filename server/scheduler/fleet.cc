@@ -49,6 +49,19 @@ void Fleet::set_devices(Devices devices) {
     by_name_.emplace(devices_.devices[i].name, static_cast<Index>(i));
   }
   if (!same) rebuild();
+  note_idle_bytes();
+}
+
+void Fleet::set_project_devices(ProjectDevices lists) {
+  if (lists == project_devices_) return;
+  project_devices_ = std::move(lists);
+  const std::vector<int64_t> left_times_us = left_times_us_;
+  rebuild();
+  left_times_us_ = left_times_us;
+  note_idle_bytes();
+}
+
+void Fleet::note_idle_bytes() {
   for (Group& group : groups_) group.idle_bytes.clear();
   for (Index i = 0; i < std::ssize(nodes_); ++i) {
     refresh(i);
@@ -66,15 +79,26 @@ void Fleet::rebuild() {
   next_ends_us_.assign(nodes_.size(), kUnlimited);
   left_times_us_.assign(nodes_.size(), 0);
   groups_.clear();
-  std::map<std::pair<DeviceKind, std::string>, int32_t> known;
+  models_.clear();
+  using Excluded = std::set<std::string, std::less<>>;
+  std::map<std::pair<DeviceKind, std::string>, size_t> models;
+  std::map<std::pair<size_t, Excluded>, int32_t> known;
   for (Index i = 0; i < std::ssize(nodes_); ++i) {
     const Device& d = device(i);
+    const size_t model = models.try_emplace({d.kind, alike(d)}, models_.size()).first->second;
+    if (model == models_.size()) models_.push_back({d.kind, {}});
+    Excluded excluded;
+    for (const auto& [project, list] : project_devices_) {
+      if (!may_use(project_devices_, project, d.name, d.kind)) excluded.insert(project);
+    }
     const auto [group, fresh] =
-        known.try_emplace({d.kind, alike(d)}, static_cast<int32_t>(groups_.size()));
+        known.try_emplace({model, excluded}, static_cast<int32_t>(groups_.size()));
     if (fresh) {
+      models_[model].groups.push_back(groups_.size());
       groups_.emplace_back();
       groups_.back().kind = d.kind;
-      groups_.back().model = alike(d);
+      groups_.back().model = model;
+      groups_.back().excluded = std::move(excluded);
     }
     Group& of = groups_[static_cast<size_t>(group->second)];
     of.members.push_back(i);
@@ -208,21 +232,68 @@ void Fleet::refresh(Index i) {
   key = now;
 }
 
-bool Fleet::has_kind(DeviceKind kind, const DeviceRequest& asked) const {
-  return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.suits(kind, asked) && g.usable >= asked.count_of(kind);
+bool Fleet::allows_kind(DeviceKind kind, std::string_view project) const {
+  return std::ranges::any_of(
+      groups_, [&](const Group& g) { return g.kind == kind && !g.excludes(project); });
+}
+
+int32_t Fleet::usable(const Model& model, const DeviceRequest& asked,
+                      std::string_view project) const {
+  int32_t count = 0;
+  for (const size_t i : model.groups) {
+    if (groups_[i].suits(model.kind, asked, project)) count += groups_[i].usable;
+  }
+  return count;
+}
+int32_t Fleet::soon(const Model& model, const DeviceRequest& asked,
+                    std::string_view project) const {
+  int32_t count = 0;
+  for (const size_t i : model.groups) {
+    if (groups_[i].suits(model.kind, asked, project)) count += groups_[i].soon;
+  }
+  return count;
+}
+
+bool Fleet::has_kind(DeviceKind kind, const DeviceRequest& asked, std::string_view project) const {
+  return std::ranges::any_of(models_, [&](const Model& m) {
+    return m.kind == kind && usable(m, asked, project) >= asked.count_of(kind);
   });
 }
-bool Fleet::will_have_kind(DeviceKind kind, const DeviceRequest& asked) const {
-  return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.suits(kind, asked) && g.soon >= asked.count_of(kind);
+bool Fleet::will_have_kind(DeviceKind kind, const DeviceRequest& asked,
+                           std::string_view project) const {
+  return std::ranges::any_of(models_, [&](const Model& m) {
+    return m.kind == kind && soon(m, asked, project) >= asked.count_of(kind);
   });
 }
-bool Fleet::could_fit_together(DeviceKind kind, const DeviceRequest& asked, int64_t bytes) const {
-  return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.suits(kind, asked) && g.could_fit_together(asked.count_of(kind), bytes);
+
+Fleet::Kinds Fleet::kinds(const DeviceRequest& asked, std::string_view project) const {
+  const bool waits_for_gpu = find_list(project_devices_, project) != nullptr &&
+                             allows_kind(DeviceKind::kGpu, project) &&
+                             !allows_kind(DeviceKind::kCpu, project);
+  return {will_have_kind(DeviceKind::kCpu, asked, project),
+          waits_for_gpu || will_have_kind(DeviceKind::kGpu, asked, project)};
+}
+
+bool Fleet::could_fit_together(std::span<const size_t> groups, int32_t count, int64_t bytes) const {
+  int64_t found = 0;
+  for (const size_t i : groups) found += groups_[i].could_fit(bytes);
+  return found >= count;
+}
+bool Fleet::could_fit_together(const Model& model, const DeviceRequest& asked,
+                               std::string_view project, int64_t bytes) const {
+  int64_t found = 0;
+  for (const size_t i : model.groups) {
+    if (groups_[i].suits(model.kind, asked, project)) found += groups_[i].could_fit(bytes);
+  }
+  return found >= asked.count_of(model.kind);
+}
+bool Fleet::could_fit_together(DeviceKind kind, const DeviceRequest& asked,
+                               std::string_view project, int64_t bytes) const {
+  return std::ranges::any_of(models_, [&](const Model& m) {
+    return m.kind == kind && could_fit_together(m, asked, project, bytes);
   });
 }
+
 int64_t Fleet::most_room(DeviceKind kind) const {
   int64_t most = -1;
   for (const Group& g : groups_) {

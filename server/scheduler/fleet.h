@@ -3,9 +3,11 @@
 //
 // The index is updated with each change, so that a scheduling pass over ten thousand devices costs
 // only as much as has changed. In each group of equal devices, those that accept one more job are
-// sorted by how well they suit one.
+// sorted by how well they suit one. Devices are equal if they have one model and the same projects
+// may use them; a job of several devices may use several groups of one model.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -18,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/scheduler/project_devices.h"
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
@@ -61,10 +64,11 @@ class Fleet {
     Index device = 0;
     auto operator<=>(const Key&) const = default;
   };
-  /// Devices of one kind and model.
+  /// Devices of one kind and model that the same projects may use.
   struct Group {
     DeviceKind kind = DeviceKind::kCpu;
-    std::string model;  // result of alike()
+    size_t model = 0;                             // index in models()
+    std::set<std::string, std::less<>> excluded;  // the projects that may not use them
     std::vector<Index> members;
     bool has_bf16 = true;
     int32_t usable = 0, soon = 0;
@@ -72,15 +76,28 @@ class Fleet {
     // The memory that other processes use on a device that is not usable yet is unknown, so its
     // value is kUnlimited.
     std::vector<int64_t> idle_bytes;
-    /// Whether a job that gets devices of `wanted` may run on these.
-    bool suits(DeviceKind wanted, const DeviceRequest& asked) const {
-      return kind == wanted && (has_bf16 || !asked.bf16);
+    /// Whether a job of the project that gets devices of `wanted` may run on these.
+    bool suits(DeviceKind wanted, const DeviceRequest& asked, std::string_view project) const {
+      return kind == wanted && (has_bf16 || !asked.bf16) && !excludes(project);
     }
-    bool could_fit_together(int32_t count, int64_t bytes) const {
-      return std::cmp_less_equal(count, idle_bytes.size()) &&
-             idle_bytes[static_cast<size_t>(count) - 1] >= bytes;
+    bool excludes(std::string_view project) const {
+      return !excluded.empty() && excluded.contains(project);
+    }
+    /// Returns the number of devices that would have room for a plan of `bytes` without their jobs.
+    int64_t could_fit(int64_t bytes) const {
+      const auto has_room = [bytes](int64_t idle) { return idle >= bytes; };
+      return std::ranges::partition_point(idle_bytes, has_room) - idle_bytes.begin();
     }
     std::set<Key> free;
+  };
+  /// The groups of one kind and model.
+  struct Model {
+    DeviceKind kind = DeviceKind::kCpu;
+    std::vector<size_t> groups;
+  };
+  /// Kinds of device that a job may get.
+  struct Kinds {
+    bool cpu = false, gpu = false;
   };
 
   Fleet() = default;
@@ -89,6 +106,8 @@ class Fleet {
 
   /// Replaces the state of the devices. Jobs stay on their devices.
   void set_devices(Devices devices);
+  /// Replaces the lists of devices that projects may use.
+  void set_project_devices(ProjectDevices lists);
   /// Puts the job on its devices, or replaces its entry. Its end is bounded by its time limit.
   void place(PlacedJob job);
   /// Removes the job as if it had never been placed. This and leave() do nothing if the job is not
@@ -115,14 +134,35 @@ class Fleet {
   int64_t left_time_us(Index i) const { return left_times_us_[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
+  std::span<const Model> models() const { return models_; }
+  const ProjectDevices& project_devices() const { return project_devices_; }
+  /// Returns whether jobs of the project may use the device.
+  bool allows(Index i, std::string_view project) const {
+    return !groups_[static_cast<size_t>(node(i).group)].excludes(project);
+  }
+  /// Returns whether there is a device of this kind that the project may use.
+  bool allows_kind(DeviceKind kind, std::string_view project) const;
 
+  // The numbers of the model's devices on which the job may run, usable now, and also within
+  // seconds.
+  int32_t usable(const Model& model, const DeviceRequest& asked, std::string_view project) const;
+  int32_t soon(const Model& model, const DeviceRequest& asked, std::string_view project) const;
   /// Returns whether as many devices of this kind as the job asks for, of one model that suits it,
   /// are usable; will_have_kind() also counts devices that become usable within seconds.
-  bool has_kind(DeviceKind kind, const DeviceRequest& asked) const;
-  bool will_have_kind(DeviceKind kind, const DeviceRequest& asked) const;
-  /// Returns whether these devices would each have room for a plan of `bytes` if they had no jobs.
-  /// Memory used by other processes counts as occupied.
-  bool could_fit_together(DeviceKind kind, const DeviceRequest& asked, int64_t bytes) const;
+  bool has_kind(DeviceKind kind, const DeviceRequest& asked, std::string_view project) const;
+  bool will_have_kind(DeviceKind kind, const DeviceRequest& asked, std::string_view project) const;
+  /// Returns the kinds with will_have_kind(). A job whose project may use GPUs but no CPU always
+  /// has the kind GPU, so that it waits for one.
+  Kinds kinds(const DeviceRequest& asked, std::string_view project) const;
+  /// Returns whether `count` devices of these groups, or of this kind and one model, would each
+  /// have room for a plan of `bytes` if they had no jobs. Memory used by other processes counts as
+  /// occupied.
+  bool could_fit_together(std::span<const size_t> groups, int32_t count, int64_t bytes) const;
+  bool could_fit_together(DeviceKind kind, const DeviceRequest& asked, std::string_view project,
+                          int64_t bytes) const;
+  /// The same of the model's groups on which the job may run.
+  bool could_fit_together(const Model& model, const DeviceRequest& asked, std::string_view project,
+                          int64_t bytes) const;
   /// Returns the largest room in bytes among the devices of this kind that accept one more job;
   /// negative if none does.
   int64_t most_room(DeviceKind kind) const;
@@ -152,6 +192,7 @@ class Fleet {
     std::vector<Index> at;
   };
   void rebuild();
+  void note_idle_bytes();
   void attach(Placed& placed);
   void detach(const Placed& placed);
   /// Recomputes the entries of a device. Must be called after the device or its jobs have changed.
@@ -163,6 +204,8 @@ class Fleet {
   std::vector<int64_t> next_ends_us_, left_times_us_;
   std::vector<Key> keys_;  // each node's key in its group's `free`; jobs < 0: it has no entry there
   std::vector<Group> groups_;
+  std::vector<Model> models_;
+  ProjectDevices project_devices_;
   std::unordered_map<std::string_view, Index> by_name_;  // the keys refer to names in devices_
   // Keyed by uid; the key refers to the string in the value.
   std::unordered_map<std::string_view, std::unique_ptr<Placed>> placed_;

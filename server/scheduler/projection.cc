@@ -72,19 +72,12 @@ class Future {
   Start find(const WaitingJob& job, DeviceKind kind) const {
     Start best;
     const auto count = static_cast<size_t>(Room::count_of(job, kind));
-    for (size_t group = 0; group < first_.size(); ++group) {
-      const Fleet::Group& g = fleet_.groups()[group];
-      if (!g.suits(kind, job.asked) || static_cast<size_t>(g.usable) < count) continue;
-      std::vector<std::pair<int64_t, Fleet::Index>> found;
-      int checked = 0;
-      for (const auto& [least, device] : first_[group]) {
-        const bool enough = found.size() == count;
-        if (++checked > kDevicesMax || (enough && least >= found.back().first)) break;
-        const std::pair entry{fit_time(device, job, kind), device};
-        if (entry.first == kUnlimited || (enough && entry >= found.back())) continue;
-        if (enough) found.pop_back();
-        found.insert(std::ranges::upper_bound(found, entry), entry);
+    for (const Fleet::Model& model : fleet_.models()) {
+      if (model.kind != kind ||
+          std::cmp_less(fleet_.usable(model, job.asked, job.project), count)) {
+        continue;
       }
+      const auto found = soonest(model, job, count);
       if (found.size() < count || found.back().first >= best.time_us) continue;
       best.time_us = found.back().first;
       best.devices.clear();
@@ -149,6 +142,24 @@ class Future {
     }
     return bytes;
   }
+  /// Returns the `count` devices of the model on which the job fits first, sorted by time.
+  std::vector<std::pair<int64_t, Fleet::Index>> soonest(const Fleet::Model& model,
+                                                        const WaitingJob& job, size_t count) const {
+    std::vector<std::pair<int64_t, Fleet::Index>> found;
+    for (const size_t group : model.groups) {
+      if (!fleet_.groups()[group].suits(model.kind, job.asked, job.project)) continue;
+      int checked = 0;
+      for (const auto& [least, device] : first_[group]) {
+        const bool enough = found.size() == count;
+        if (++checked > kDevicesMax || (enough && least >= found.back().first)) break;
+        const std::pair entry{fit_time(device, job, model.kind), device};
+        if (entry.first == kUnlimited || (enough && entry >= found.back())) continue;
+        if (enough) found.pop_back();
+        found.insert(std::ranges::upper_bound(found, entry), entry);
+      }
+    }
+    return found;
+  }
   // Returns when the job fits on the device. Walks the stays in the order of their ends until
   // enough of them have ended.
   int64_t fit_time(Fleet::Index i, const WaitingJob& job, DeviceKind kind) const {
@@ -209,8 +220,7 @@ class Future {
 // CPU if it is free no later than a GPU and the job ends there first, otherwise a GPU.
 Future::Start choose(const WaitingJob& job, const Fleet& fleet, const Future& future,
                      DeviceKind& kind) {
-  kind = kind_by_rule(job.asked, fleet.will_have_kind(DeviceKind::kCpu, job.asked),
-                      fleet.will_have_kind(DeviceKind::kGpu, job.asked));
+  kind = kind_by_rule(job.asked, fleet.kinds(job.asked, job.project));
   Future::Start start = future.find(job, kind);
   const bool weighed = job.asked.wish == DeviceWish::kAuto && !job.asked.kind_before &&
                        kind == DeviceKind::kGpu && job.on_cpu.rest.known() &&

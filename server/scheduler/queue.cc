@@ -16,7 +16,8 @@ int64_t Queue::bucket_of(int64_t bytes) {
 
 void Queue::put(WaitingJob job) {
   remove(job.uid);
-  const Class of{job.owner, job.asked, bucket_of(job.on_cpu.bytes), bucket_of(job.on_gpu.bytes)};
+  const Class of{job.project, job.owner, job.asked, bucket_of(job.on_cpu.bytes),
+                 bucket_of(job.on_gpu.bytes)};
   const auto line = lines_.try_emplace(of).first;
   if (line->second.id == 0) {
     line->second.id = ++last_line_;

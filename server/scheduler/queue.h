@@ -1,9 +1,9 @@
 // server/scheduler/queue.h: the waiting jobs in the order in which they may start.
 //
 // The queue is an index of the store's waiting jobs. It is updated with each change, so that a
-// scheduling pass costs no more for a long queue than for a short one. Jobs of one owner with the
-// same request and about the same memory form one line, so there are few lines however many jobs
-// wait.
+// scheduling pass costs no more for a long queue than for a short one. Jobs of one project
+// and owner with the same request and about the same memory form one line, so there are few lines
+// however many jobs wait.
 #pragma once
 
 #include <compare>
@@ -31,7 +31,7 @@ class Queue {
     }
   };
   struct Class {
-    std::string owner;
+    std::string project, owner;
     DeviceRequest asked;
     int64_t cpu_bucket = 0, gpu_bucket = 0;  // bucket_of() of the bytes that a job needs
     auto operator<=>(const Class&) const = default;

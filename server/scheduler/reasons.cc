@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/scheduler/fleet.h"
+#include "server/scheduler/project_devices.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/room.h"
 #include "src/base/text.h"
@@ -45,16 +46,72 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// Returns text such as "a, b" or "a and 2 jobs of other projects".
+std::string joined(const MentionedJobs& jobs) {
+  std::string text = joined(jobs.names);
+  if (jobs.others == 0) return text;
+  if (!text.empty()) text += " and ";
+  return text + (jobs.others == 1 ? kJobOfAnotherProject
+                                  : std::to_string(jobs.others) + " jobs of other projects");
+}
+
+// The same at the beginning of a sentence.
+std::string subject(const MentionedJobs& jobs) {
+  std::string text = joined(jobs);
+  if (jobs.names.empty() && jobs.others == 1) text.front() = 'A';
+  return text;
+}
+
+// Returns the name of a job for readers of the project `reader`.
+std::string shown_name(const std::string& name, std::string_view project, std::string_view reader) {
+  return project == reader ? name : kJobOfAnotherProject;
+}
+
+// Returns the devices of this kind that the job's project may use and that there are.
+std::vector<Fleet::Index> allowed(DeviceKind kind, const WaitingJob& job, const Fleet& fleet) {
+  std::vector<Fleet::Index> devices;
+  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
+    if (fleet.device(i).kind == kind && fleet.allows(i, job.project)) devices.push_back(i);
+  }
+  return devices;
+}
+
+// Returns a sentence about the devices that the job's project may use; empty if it may use all.
+std::string limit_text(DeviceKind kind, const WaitingJob& job, const Fleet& fleet) {
+  const std::vector<std::string>* const list = find_list(fleet.project_devices(), job.project);
+  if (list == nullptr) return "";
+  const std::vector<Fleet::Index> devices = allowed(kind, job, fleet);
+  const std::string text = " " + list_text(job.project, *list);
+  const bool in_use = !devices.empty() && std::ranges::none_of(devices, [&](Fleet::Index i) {
+    return fleet.node(i).jobs.empty();
+  });
+  const bool lists_others = std::ranges::any_of(*list, [&](const std::string& name) {
+    return (name != kAllGpus || kind != DeviceKind::kGpu) &&
+           std::ranges::none_of(devices,
+                                [&](Fleet::Index i) { return fleet.device(i).name == name; });
+  });
+  if (!in_use || lists_others) return text + ".";
+  return text + "; " +
+         (devices.size() == 1   ? "it is"
+          : devices.size() == 2 ? "both are"
+                                : "all are") +
+         " in use.";
+}
+
 WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const int32_t count = Room::count_of(job, blocked.kind);
   const std::string& note = fleet.devices().note;
   const auto any = [&](auto test) {
-    return std::ranges::any_of(fleet.groups(), [&](const Fleet::Group& g) {
-      return g.suits(blocked.kind, job.asked) && test(g);
-    });
+    return std::ranges::any_of(
+        fleet.models(), [&](const Fleet::Model& m) { return m.kind == blocked.kind && test(m); });
   };
+  if (find_list(fleet.project_devices(), job.project) != nullptr &&
+      !fleet.allows_kind(blocked.kind, job.project)) {
+    return {"NO_DEVICE", "Waits for " + wanted(blocked.kind, count) +
+                             ": this server has none that " + "the job's project may use."};
+  }
   std::string message = "Waits for " + wanted(blocked.kind, count) + ": ";
-  if (any([&](const Fleet::Group& g) { return g.soon >= count; })) {
+  if (any([&](const Fleet::Model& m) { return fleet.soon(m, job.asked, job.project) >= count; })) {
     const auto& devices = fleet.devices().devices;
     if (!std::ranges::any_of(devices, &Device::checking)) {
       return {"WAITING_FOR_DEVICE",
@@ -66,13 +123,15 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   }
   if (blocked.kind == DeviceKind::kGpu && !note.empty()) {
     message += note;
-  } else if (any([](const Fleet::Group& g) { return g.usable > 0; })) {
+  } else if (any([&](const Fleet::Model& m) {
+               return fleet.usable(m, job.asked, job.project) > 0;
+             })) {
     message += "fewer are usable now.";
   } else {
     bool listed = false, is_old = false;
     std::string why;
-    for (const Device& d : fleet.devices().devices) {
-      if (d.kind != blocked.kind) continue;
+    for (const Fleet::Index i : allowed(blocked.kind, job, fleet)) {
+      const Device& d = fleet.device(i);
       listed = true;
       if (job.asked.bf16 && !has_bf16(d)) {
         is_old = true;
@@ -94,17 +153,22 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.bytes_alone(blocked.kind);
   const auto left = [](const Device* d) { return d->memory_bytes - d->others_bytes; };
-  // Finds the group whose `count` best devices have the most memory left; returns the last of
+  // Finds the model whose `count` best devices have the most memory left; returns the last of
   // these devices.
   const auto find_best = [&](bool holds_alone) {
     const Device* best = nullptr;
-    for (const Fleet::Group& g : fleet.groups()) {
-      if (!g.suits(blocked.kind, job.asked)) continue;
+    for (const Fleet::Model& m : fleet.models()) {
       std::vector<const Device*> may;
-      for (const Fleet::Index i : g.members) {
-        const Device& d = fleet.device(i);
-        if (!d.schedulable || (holds_alone && d.memory_bytes < bytes + d.overhead_bytes)) continue;
-        may.push_back(&d);
+      for (const size_t group : m.groups) {
+        const Fleet::Group& g = fleet.groups()[group];
+        if (!g.suits(blocked.kind, job.asked, job.project)) continue;
+        for (const Fleet::Index i : g.members) {
+          const Device& d = fleet.device(i);
+          if (!d.schedulable || (holds_alone && d.memory_bytes < bytes + d.overhead_bytes)) {
+            continue;
+          }
+          may.push_back(&d);
+        }
       }
       if (may.size() < count) continue;
       std::ranges::stable_sort(may, std::greater(), left);
@@ -128,9 +192,9 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
 
-// Returns the jobs on a device with their remaining times: "a (for up to 12 min), b (for how long
-// is not known)".
-std::string holders(const Fleet::Node& node, int64_t now_us) {
+// Returns the jobs on a device with their remaining times: "a (for up to 12 min), b (for an unknown
+// time)". `reader` is the project whose members read it.
+std::string holders(const Fleet::Node& node, std::string_view reader, int64_t now_us) {
   std::vector<const PlacedJob*> jobs = node.jobs;
   std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
     return std::pair(Fleet::upper_end(*job, now_us), std::string_view(job->uid));
@@ -138,10 +202,10 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<std::string> texts;
   for (const PlacedJob* job : jobs) {
     const int64_t end = Fleet::upper_end(*job, now_us);
-    texts.push_back(job->name + (job->stopping ? " (it is stopping)"
-                                 : end == kUnlimited
-                                     ? " (for an unknown time)"
-                                     : " (for up to " + at_most(end - now_us) + ")"));
+    texts.push_back(shown_name(job->name, job->project, reader) +
+                    (job->stopping       ? " (it is stopping)"
+                     : end == kUnlimited ? " (for an unknown time)"
+                                         : " (for up to " + at_most(end - now_us) + ")"));
   }
   return joined(texts);
 }
@@ -149,7 +213,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
 // Returns a clause that says which resource of a device is insufficient for the job.
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
-  const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
+  const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, job.project, now_us);
   const int64_t bytes = Fleet::bytes_beside(Room::ask_of(job, d.kind), node.jobs);
   if (node.taken) return name + " is used exclusively" + by;
   if (job.asked.exclusive && !node.jobs.empty()) {
@@ -183,7 +247,9 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   for (const Spare& spare : r.devices) devices.push_back(spare.device);
   if (!devices.empty()) return devices;
   for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
-    if (fleet.device(i).kind == r.kind && fleet.node(i).usable) devices.push_back(i);
+    if (fleet.device(i).kind == r.kind && fleet.node(i).usable && fleet.allows(i, r.project)) {
+      devices.push_back(i);
+    }
   }
   return devices;
 }
@@ -192,20 +258,27 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
 // not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
-  if (!r.makes_room.empty()) {
-    return " " + joined(r.makes_room) + (r.makes_room.size() == 1 ? " makes" : " make") +
+  if (r.makes_room.size() > 0) {
+    return " " + subject(r.makes_room) + (r.makes_room.size() == 1 ? " makes" : " make") +
            " room for it.";
   }
-  std::vector<std::string> lower;
+  std::vector<const PlacedJob*> found;
+  MentionedJobs lower;
   for (const Fleet::Index device : devices_of(r, fleet)) {
     for (const PlacedJob* other : fleet.node(device).jobs) {
       if (other->stopping || other->priority >= job.priority) continue;
-      if (std::ranges::find(lower, other->name) == lower.end()) lower.push_back(other->name);
+      if (std::ranges::find(found, other) != found.end()) continue;
+      found.push_back(other);
+      if (other->project == job.project) {
+        lower.names.push_back(other->name);
+      } else {
+        ++lower.others;
+      }
     }
   }
-  if (lower.empty()) return "";
+  if (found.empty()) return "";
   const bool one = lower.size() == 1;
-  const std::string them = joined(lower) + (one ? " has" : " have") + " a lower priority, but ";
+  const std::string them = subject(lower) + (one ? " has" : " have") + " a lower priority, but ";
   if (policy.preemption == Preemption::kOff) {
     return " " + them + "this server does not preempt jobs (its preemption is off).";
   }
@@ -236,6 +309,13 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
   return {"WAITING_FOR_DEVICE", message + preemption(r, job, fleet, policy)};
 }
 
+// Returns whether the job may use a device that is reserved.
+bool may_be_behind(const Reservation& r, const WaitingJob& job, const Fleet& fleet) {
+  const std::vector<Fleet::Index> devices = devices_of(r, fleet);
+  const auto may_use = [&](Fleet::Index i) { return fleet.allows(i, job.project); };
+  return devices.empty() || std::ranges::any_of(devices, may_use);
+}
+
 std::string ahead(const Reservation& r, const WaitingJob& job) {
   if (r.priority > job.priority) return "of higher priority";
   if (r.priority == job.priority && r.order < job.order) return "submitted earlier";
@@ -248,7 +328,8 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
   const bool known = r.time_us != kUnlimited;
   const std::string when = known ? "is expected to start within " + at_most(r.time_us - now_us)
                                  : "starts as soon as it can";
-  const std::string who = r.name + ", " + ahead(r, job) + ", which " + when;
+  const std::string who =
+      shown_name(r.name, r.project, job.project) + ", " + ahead(r, job) + ", which " + when;
   if (blocked.why == Blocked::Why::kReserved) {
     const bool rest_known = job.upper_rest_us(blocked.kind) != kUnlimited;
     return {"WAITING_FOR_DEVICE",
@@ -266,15 +347,25 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
 }
 
 /// Adds the name of one drained device that the job could use, unless the message names it already.
-WaitReason with_drained(WaitReason why, const DeviceRequest& asked, const Fleet& fleet) {
-  for (const Device& device : fleet.devices().devices) {
-    const bool may_use = asked.wish == DeviceWish::kAuto ||
-                         (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
+WaitReason with_drained(WaitReason why, const WaitingJob& job, const Fleet& fleet) {
+  const DeviceWish wish = job.asked.wish;
+  for (Fleet::Index i = 0; i < std::ssize(fleet.devices().devices); ++i) {
+    const Device& device = fleet.device(i);
+    const bool may_use = fleet.allows(i, job.project) &&
+                         (wish == DeviceWish::kAuto ||
+                          (wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu));
     if (!device.drained || !may_use) continue;
     const std::string reported = short_name(device.name) + ": " + device.reason;
     if (why.message.find(reported) == std::string::npos) why.message += " " + reported;
     break;
   }
+  return why;
+}
+
+/// Adds what the devices say about themselves, and which of them the job's project may use.
+WaitReason complete(WaitReason why, DeviceKind kind, const WaitingJob& job, const Fleet& fleet) {
+  why = with_drained(std::move(why), job, fleet);
+  why.message += limit_text(kind, job, fleet);
   return why;
 }
 
@@ -292,16 +383,16 @@ std::string about(int64_t us) {
   return with(s / 86400, "days", s % 86400 / 3600, "h");
 }
 
-DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
+DeviceKind kind_by_rule(const DeviceRequest& asked, const Fleet::Kinds& has) {
   if (asked.wish == DeviceWish::kCpu) return DeviceKind::kCpu;
   if (asked.wish == DeviceWish::kGpu) return DeviceKind::kGpu;
-  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has_gpu : has_cpu)) {
+  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has.gpu : has.cpu)) {
     return *asked.kind_before;
   }
-  return has_gpu ? DeviceKind::kGpu : DeviceKind::kCpu;
+  return has.gpu ? DeviceKind::kGpu : DeviceKind::kCpu;
 }
 
-Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
+Choice choose_kind(const DeviceRequest& asked, const Fleet::Kinds& has) {
   const auto assigned = [](DeviceKind kind, std::string message) {
     return Choice{kind, "DEVICE_ASSIGNED", std::move(message), false};
   };
@@ -310,11 +401,11 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
   if (asked.wish == DeviceWish::kGpu)
     return assigned(DeviceKind::kGpu,
                     "The job requested " + wanted(DeviceKind::kGpu, asked.gpus) + ".");
-  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has_gpu : has_cpu))
+  if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has.gpu : has.cpu))
     return assigned(*asked.kind_before, std::string("The same kind of device as before, a ") +
                                             noun_of(*asked.kind_before) +
                                             ", so that the result stays bit-identical.");
-  if (has_gpu)
+  if (has.gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
   // The list of devices explains why no GPU is usable, so the jobs' reasons need not repeat it.
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK",
@@ -335,7 +426,9 @@ WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const Waiti
   } else {
     r = blocked.reservation >= 0
             ? all.reservations.begin() + blocked.reservation
-            : std::ranges::find(all.reservations, blocked.kind, &Reservation::kind);
+            : std::ranges::find_if(all.reservations, [&](const Reservation& other) {
+                return other.kind == blocked.kind && may_be_behind(other, job, fleet);
+              });
     if (r == all.reservations.end()) {
       return {"WAITING_FOR_DEVICE", "Waits for " +
                                         wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
@@ -365,17 +458,19 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
   const int64_t line = queue.line_of(uid);
   const auto found = std::ranges::find(lines, line, &Blocked::line);
   if (found != lines.end())
-    return with_drained(reason_of(*found, *this, *job, fleet, policy, now_us), job->asked, fleet);
+    return complete(reason_of(*found, *this, *job, fleet, policy, now_us), found->kind, *job,
+                    fleet);
   if (line > lines_seen) return std::nullopt;
   Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
-  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, job->asked),
-                              fleet.will_have_kind(DeviceKind::kGpu, job->asked));
-  if (!fleet.will_have_kind(blocked.kind, job->asked)) {
+  blocked.kind = kind_by_rule(job->asked, fleet.kinds(job->asked, job->project));
+  if (!fleet.will_have_kind(blocked.kind, job->asked, job->project)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->bytes_alone(blocked.kind))) {
+  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->project,
+                                       job->bytes_alone(blocked.kind))) {
     blocked.why = Blocked::Why::kTooLarge;
   }
-  return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);
+  return complete(reason_of(blocked, *this, *job, fleet, policy, now_us), blocked.kind, *job,
+                  fleet);
 }
 
 }  // namespace trainyard::server

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "server/scheduler/fleet.h"
 #include "server/scheduler/scheduler.h"
 
 namespace trainyard::server {
@@ -16,8 +17,11 @@ struct Choice {
   bool weighed = false;  // true if forecasts were compared
 };
 /// Chooses by the request and by the kinds of device that exist, busy or not, without forecasts.
-DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
-Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
+DeviceKind kind_by_rule(const DeviceRequest& asked, const Fleet::Kinds& has);
+Choice choose_kind(const DeviceRequest& asked, const Fleet::Kinds& has);
+
+/// Stands for the name of a job in messages for readers of another project.
+inline constexpr const char* kJobOfAnotherProject = "a job of another project";
 
 /// Returns a duration as text: "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative durations are
 /// "0 s".

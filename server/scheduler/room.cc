@@ -51,7 +51,15 @@ Fleet::Ask Room::ask_of(const WaitingJob& job, DeviceKind kind) {
 int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) { return job.asked.count_of(kind); }
 
 bool Room::suits(size_t group, DeviceKind kind, const WaitingJob& job) const {
-  return fleet_.groups()[group].suits(kind, job.asked);
+  return fleet_.groups()[group].suits(kind, job.asked, job.project);
+}
+
+std::vector<size_t> Room::groups_for(const Fleet::Model& model, const WaitingJob& job) const {
+  std::vector<size_t> groups;
+  for (const size_t group : model.groups) {
+    if (suits(group, model.kind, job)) groups.push_back(group);
+  }
+  return groups;
 }
 
 // ---- Free room -----------------------------------------------------------------------------
@@ -75,15 +83,17 @@ int64_t Room::kept_until_us(Fleet::Index device, const Reservation& r) const {
   return since_us > now_us_ ? now_us_ : since_us + policy_.reserved_idle_max_us;
 }
 
-bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& found) {
+bool Room::add_free(size_t group, const WaitingJob& job, int32_t count,
+                    std::vector<Fleet::Key>& free) {
   const Fleet::Group& g = fleet_.groups()[group];
   const Fleet::Ask ask = ask_of(job, g.kind);
   GroupState& state = groups_[group];
-  if (g.usable < count || ask.bytes >= state.none_from_bytes) return false;
+  if (ask.bytes >= state.none_from_bytes) return false;
   const int64_t end_us = upper_end_of(job, g.kind, now_us_);
   int passed = 0;
+  int32_t found = 0;
   auto it = g.free.lower_bound({0, ask.bytes, 0});
-  while (it != g.free.end() && std::ssize(found.devices) < count && passed < kPassedMax) {
+  while (it != g.free.end() && found < count && passed < kPassedMax) {
     if (it->room_bytes < ask.bytes) {  // skip to the devices with one more job
       it = g.free.lower_bound({it->jobs, ask.bytes, 0});
       continue;
@@ -91,30 +101,46 @@ bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& fo
     if (ask.exclusive && it->jobs > 0) break;
     if (fleet_.fits(it->device, ask)) {
       if (may_use(it->device, ask, end_us)) {
-        found.devices.push_back(it->device);
+        free.push_back(*it);
+        ++found;
       } else {
         ++passed;
       }
     }
     ++it;
   }
-  if (std::ssize(found.devices) == count) return true;
-  if (passed > 0) found.reservation = state.reservation;
-  if (passed == 0 && count == 1 && !ask.exclusive && ask.threads == 1 && ask.mapped.bytes == 0) {
+  if (found == 0 && passed == 0 && count == 1 && !ask.exclusive && ask.threads == 1 &&
+      ask.mapped.bytes == 0) {
     state.none_from_bytes = ask.bytes;
   }
-  found.devices.clear();
-  return false;
+  return passed > 0;
+}
+
+bool Room::find_in(const Fleet::Model& model, const WaitingJob& job, Found& found) {
+  const int32_t count = count_of(job, model.kind);
+  if (fleet_.usable(model, job.asked, job.project) < count) return false;
+  std::vector<Fleet::Key> free;
+  int32_t reservation = -1;
+  for (const size_t group : model.groups) {
+    if (!suits(group, model.kind, job)) continue;
+    if (add_free(group, job, count, free)) reservation = groups_[group].reservation;
+  }
+  if (std::ssize(free) < count) {
+    found.reservation = reservation;
+    return false;
+  }
+  std::ranges::sort(free);
+  for (int32_t i = 0; i < count; ++i) found.devices.push_back(free[static_cast<size_t>(i)].device);
+  return true;
 }
 
 Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
-  const int32_t count = count_of(job, kind);
   Found best;
   std::tuple<size_t, int64_t, Fleet::Index> best_key;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    if (!suits(group, kind, job)) continue;
+  for (const Fleet::Model& model : fleet_.models()) {
+    if (model.kind != kind) continue;
     Found found;
-    if (!find_in(group, job, count, found)) {
+    if (!find_in(model, job, found)) {
       if (best.devices.empty() && found.reservation >= 0) best.reservation = found.reservation;
       continue;
     }
@@ -142,6 +168,7 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
   placed.uid = job.uid;
   placed.name = job.name;
   placed.owner = job.owner;
+  placed.project = job.project;
   placed.priority = job.priority;
   placed.bytes = ask.bytes;
   placed.threads = ask.threads;
@@ -183,19 +210,23 @@ int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t
   return std::max(time_us, reservation(of).end_us);
 }
 
-// Returns the `count` devices on which the job fits first, sorted by time. Skips devices none of
-// whose jobs ends before the latest time found so far.
-std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const WaitingJob& job,
-                                                            int32_t count) const {
-  const Fleet::Group& g = fleet_.groups()[group];
-  const Fleet::Ask ask = ask_of(job, g.kind);
-  const int64_t rest_us = job.upper_rest_us(g.kind);
+// Returns the devices of these groups, as many as the job requests, on which it fits first, sorted
+// by time. Skips devices none of whose jobs ends before the latest time found so far.
+std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(std::span<const size_t> groups,
+                                                            const WaitingJob& job,
+                                                            DeviceKind kind) const {
+  const Fleet::Ask ask = ask_of(job, kind);
+  const int32_t count = count_of(job, kind);
+  const int64_t rest_us = job.upper_rest_us(kind);
   std::vector<std::pair<int64_t, Fleet::Index>> found, later;
   const auto full = [&] { return std::ssize(found) == count; };
-  for (auto it = g.free.lower_bound({0, ask.bytes, 0}); it != g.free.end() && !full(); ++it) {
-    if (!fleet_.fits(it->device, ask)) continue;
-    const std::pair entry{after_reserved(it->device, ask, rest_us, now_us_), it->device};
-    if (entry.first < kUnlimited) (entry.first == now_us_ ? found : later).push_back(entry);
+  for (const size_t group : groups) {
+    const Fleet::Group& g = fleet_.groups()[group];
+    for (auto it = g.free.lower_bound({0, ask.bytes, 0}); it != g.free.end() && !full(); ++it) {
+      if (!fleet_.fits(it->device, ask)) continue;
+      const std::pair entry{after_reserved(it->device, ask, rest_us, now_us_), it->device};
+      if (entry.first < kUnlimited) (entry.first == now_us_ ? found : later).push_back(entry);
+    }
   }
   if (full()) return found;
   std::ranges::make_heap(found);  // max-heap: the latest time on top
@@ -209,10 +240,12 @@ std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const 
     std::ranges::push_heap(found);
   };
   for (const auto& entry : later) add(entry);
-  for (const Fleet::Index i : g.members) {
-    const int64_t least_us = full() ? found.front().first : kUnlimited;
-    if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
-    add({after_reserved(i, ask, rest_us, fleet_.fit_time(i, ask, now_us_)), i});
+  for (const size_t group : groups) {
+    for (const Fleet::Index i : fleet_.groups()[group].members) {
+      const int64_t least_us = full() ? found.front().first : kUnlimited;
+      if (fleet_.next_end_us(i) >= least_us || fleet_.fits(i, ask)) continue;
+      add({after_reserved(i, ask, rest_us, fleet_.fit_time(i, ask, now_us_)), i});
+    }
   }
   std::ranges::sort(found);
   return found;
@@ -221,13 +254,17 @@ std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const 
 Room::FitTime Room::fit_time(const WaitingJob& job, DeviceKind kind) const {
   const int32_t count = count_of(job, kind);
   FitTime first;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    if (!suits(group, kind, job) || fleet_.groups()[group].usable < count) continue;
-    const auto found = soonest(group, job, count);
+  for (const Fleet::Model& model : fleet_.models()) {
+    if (model.kind != kind || fleet_.usable(model, job.asked, job.project) < count) continue;
+    const std::vector<size_t> groups = groups_for(model, job);
+    const auto found = soonest(groups, job, kind);
     if (std::ssize(found) < count || found.back().first >= first.time_us) continue;
     first.time_us = found.back().first;
-    const int32_t of = groups_[group].reservation;
-    first.behind = of >= 0 && reservation(of).end_us == first.time_us ? of : -1;
+    first.behind = -1;
+    for (const size_t group : groups) {
+      const int32_t of = groups_[group].reservation;
+      if (of >= 0 && reservation(of).end_us == first.time_us) first.behind = of;
+    }
   }
   return first;
 }
@@ -282,12 +319,40 @@ bool Room::may_reserve(const WaitingJob& job, DeviceKind kind) const {
   return false;
 }
 
+std::vector<std::vector<size_t>> Room::open_groups(const WaitingJob& job, DeviceKind kind,
+                                                   int32_t& others) const {
+  const int32_t count = count_of(job, kind);
+  const int64_t bytes = ask_of(job, kind).bytes_alone();
+  std::vector<std::vector<size_t>> open;
+  for (const Fleet::Model& model : fleet_.models()) {
+    if (model.kind != kind || fleet_.soon(model, job.asked, job.project) < count) continue;
+    std::vector<size_t> groups;
+    for (const size_t group : groups_for(model, job)) {
+      if (groups_[group].reservation >= 0) {
+        others = groups_[group].reservation;
+      } else {
+        groups.push_back(group);
+      }
+    }
+    if (fleet_.could_fit_together(groups, count, bytes)) open.push_back(std::move(groups));
+  }
+  return open;
+}
+
+void Room::keep(size_t group, int32_t id) {
+  const int32_t of = groups_[group].reservation;
+  TRAINYARD_CHECK(of < 0 || of == id, "reservation " + std::to_string(id) +
+                                          " takes devices of reservation " + std::to_string(of));
+  groups_[group].reservation = id;
+}
+
 int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   const int32_t count = count_of(job, kind);
   const Fleet::Ask ask = ask_of(job, kind);
   Reservation r;
   r.uid = job.uid;
   r.name = job.name;
+  r.project = job.project;
   r.owner = job.owner;
   r.priority = job.priority;
   r.order = job.order;
@@ -295,32 +360,19 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   r.kind = kind;
   r.ask = ask;
   r.time_us = kUnlimited;
-  std::vector<size_t> open;
   int32_t others = -1;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    const Fleet::Group& g = fleet_.groups()[group];
-    if (!g.suits(kind, job.asked) || g.soon < count) continue;
-    if (groups_[group].reservation >= 0) {
-      others = groups_[group].reservation;
-      continue;
-    }
-    if (g.could_fit_together(count, ask.bytes_alone())) open.push_back(group);
-  }
+  const std::vector<std::vector<size_t>> open = open_groups(job, kind, others);
   if (open.empty()) return others;
 
-  size_t best = open.front();
   std::vector<std::pair<int64_t, Fleet::Index>> devices;
-  for (const size_t group : open) {
-    const auto found = soonest(group, job, count);
+  for (const std::vector<size_t>& groups : open) {
+    const auto found = soonest(groups, job, kind);
     if (std::ssize(found) < count || found.back().first >= r.time_us) continue;
-    best = group;
     r.time_us = found.back().first;
     devices = found;
   }
   const auto id = static_cast<int32_t>(reservations_.size());
-  if (r.time_us > now_us_ + kPreemptGainUs && preempt(job, kind, r)) {
-    best = static_cast<size_t>(fleet_.node(r.devices.front().device).group);
-  } else {
+  if (r.time_us <= now_us_ + kPreemptGainUs || !preempt(job, kind, r)) {
     for (const auto& [time, device] : devices) {
       r.devices.push_back(spare_at(device, ask, r.time_us, {}));
     }
@@ -328,22 +380,20 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   r.before_us = before_of(r);
   const Range& rest = job.on(kind).rest;
   if (r.time_us != kUnlimited && rest.known()) r.end_us = r.time_us + rest.likely_us;
-  const auto keep = [&](size_t group) {
-    TRAINYARD_CHECK(groups_[group].reservation < 0,
-                    "job " + job.uid + " reserves devices that another job has reserved");
-    groups_[group].reservation = id;
-  };
-  // The job will take whatever becomes free first, so all groups are reserved.
+  for (const Spare& spare : r.devices) {
+    keep(static_cast<size_t>(fleet_.node(spare.device).group), id);
+  }
+  // Without a time, the job will take whatever becomes free first, so all groups are reserved.
   if (r.time_us == kUnlimited) {
-    for (const size_t group : open) {
-      keep(group);
-      for (const Fleet::Index i : fleet_.groups()[group].members) {
-        const int64_t until_us = kept_until_us(i, r);
-        if (until_us > now_us_) wake_at(until_us);
+    for (const std::vector<size_t>& groups : open) {
+      for (const size_t group : groups) {
+        keep(group, id);
+        for (const Fleet::Index i : fleet_.groups()[group].members) {
+          const int64_t until_us = kept_until_us(i, r);
+          if (until_us > now_us_) wake_at(until_us);
+        }
       }
     }
-  } else {
-    keep(best);
   }
   reservations_.push_back(std::move(r));
   return id;
@@ -414,6 +464,35 @@ bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& v
   return true;
 }
 
+std::vector<Room::Victims> Room::victims_in(const Fleet::Model& model, const WaitingJob& job,
+                                            const Fleet::Ask& ask) {
+  const int32_t count = count_of(job, model.kind);
+  std::vector<Victims> found;
+  int32_t usable = 0;
+  std::vector<size_t> groups = groups_for(model, job);
+  std::erase_if(groups, [&](size_t group) { return groups_[group].reservation >= 0; });
+  for (const size_t group : groups) usable += fleet_.groups()[group].usable;
+  if (usable < count) return found;
+  int checked = 0;
+  for (const size_t group : groups) {
+    for (const Fleet::Index i : fleet_.groups()[group].members) {
+      const Fleet::Node& node = fleet_.node(i);
+      const bool lower = node.start_min_us != kUnlimited && node.priority_min < job.priority;
+      if (!lower && !fleet_.fits(i, ask)) continue;
+      const int64_t ripe_us = node.start_min_us + policy_.preempt_after_us;
+      if (lower && ripe_us > now_us_) {
+        wake_at(ripe_us);
+        if (!fleet_.fits(i, ask)) continue;
+      }
+      if (++checked > kVictimDevicesMax) break;
+      Victims victims{i, 0, 0, {}};
+      if (find_victims(job, ask, victims)) found.push_back(std::move(victims));
+    }
+  }
+  if (std::ssize(found) < count) found.clear();
+  return found;
+}
+
 bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservation) {
   if (policy_.preemption != Preemption::kPriority) return false;
   const int32_t count = count_of(job, kind);
@@ -422,25 +501,10 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
     return std::tuple(v.jobs.empty() ? std::numeric_limits<int32_t>::min() : v.priority_max,
                       v.lost_us, v.device);
   };
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    const Fleet::Group& g = fleet_.groups()[group];
-    if (!g.suits(kind, job.asked) || g.usable < count || groups_[group].reservation >= 0) continue;
-    std::vector<Victims> found;
-    int checked = 0;
-    for (const Fleet::Index i : g.members) {
-      const Fleet::Node& node = fleet_.node(i);
-      const bool lower = node.start_min_us != kUnlimited && node.priority_min < job.priority;
-      if (!lower && !fleet_.fits(i, reservation.ask)) continue;
-      const int64_t ripe_us = node.start_min_us + policy_.preempt_after_us;
-      if (lower && ripe_us > now_us_) {
-        wake_at(ripe_us);
-        if (!fleet_.fits(i, reservation.ask)) continue;
-      }
-      if (++checked > kVictimDevicesMax) break;
-      Victims victims{i, 0, 0, {}};
-      if (find_victims(job, reservation.ask, victims)) found.push_back(std::move(victims));
-    }
-    if (std::ssize(found) < count) continue;
+  for (const Fleet::Model& model : fleet_.models()) {
+    if (model.kind != kind) continue;
+    std::vector<Victims> found = victims_in(model, job, reservation.ask);
+    if (found.empty()) continue;
     std::ranges::partial_sort(found, found.begin() + count, {}, cost);
     found.resize(static_cast<size_t>(count));
     if (best.empty() || cost(found.back()) < cost(best.back())) best = std::move(found);
@@ -457,8 +521,13 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
     reservation.devices.push_back(spare_at(v.device, reservation.ask, reservation.time_us, all));
   }
   for (const PlacedJob* other : all) {
-    reservation.makes_room.push_back(other->name);
-    preempts_.push_back({other->uid, job.uid, job.name});
+    const bool same = other->project == job.project;
+    if (same) {
+      reservation.makes_room.names.push_back(other->name);
+    } else {
+      ++reservation.makes_room.others;
+    }
+    preempts_.push_back({other->uid, job.uid, same ? job.name : std::string()});
   }
   return true;
 }

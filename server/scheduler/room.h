@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ class Room {
   static Fleet::Ask ask_of(const WaitingJob& job, DeviceKind kind);
   static int32_t count_of(const WaitingJob& job, DeviceKind kind);
 
-  /// Finds devices for the job that it may use now. Skips groups in which a search for as few bytes
-  /// has already failed in this pass.
+  /// Finds devices for the job that it may use now, all of one model. Skips groups in which a
+  /// search for as few bytes has already failed in this pass.
   Found find(const WaitingJob& job, DeviceKind kind);
   void take(const WaitingJob& job, const std::vector<Fleet::Index>& devices);
   struct FitTime {
@@ -73,18 +74,34 @@ class Room {
     std::vector<const PlacedJob*> jobs;
   };
   bool suits(size_t group, DeviceKind kind, const WaitingJob& job) const;
+  /// Returns the model's groups on which the job may run.
+  std::vector<size_t> groups_for(const Fleet::Model& model, const WaitingJob& job) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
   /// Returns until when a device is reserved for a job whose start time is unknown.
   int64_t kept_until_us(Fleet::Index device, const Reservation& reservation) const;
-  bool find_in(size_t group, const WaitingJob& job, int32_t count, Found& found);
+  bool find_in(const Fleet::Model& model, const WaitingJob& job, Found& found);
+  /// Adds up to `count` devices of the group that the job may use now. Returns whether others had
+  /// room but are reserved.
+  bool add_free(size_t group, const WaitingJob& job, int32_t count, std::vector<Fleet::Key>& free);
   int64_t after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
                          int64_t time_us) const;
-  std::vector<std::pair<int64_t, Fleet::Index>> soonest(size_t group, const WaitingJob& job,
-                                                        int32_t count) const;
+  std::vector<std::pair<int64_t, Fleet::Index>> soonest(std::span<const size_t> groups,
+                                                        const WaitingJob& job,
+                                                        DeviceKind kind) const;
+  /// Returns, for each model that could hold the job, its groups without a reservation. Sets
+  /// `others` to a reservation of another group on which the job may run.
+  std::vector<std::vector<size_t>> open_groups(const WaitingJob& job, DeviceKind kind,
+                                               int32_t& others) const;
+  /// Gives the group to the reservation with this ID.
+  void keep(size_t group, int32_t id);
   Spare spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us,
                  const std::vector<const PlacedJob*>& leaving) const;
   int64_t before_of(const Reservation& reservation) const;
   bool preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservation);
+  /// Returns the devices of the model that would have room for the job without jobs that it may
+  /// preempt.
+  std::vector<Victims> victims_in(const Fleet::Model& model, const WaitingJob& job,
+                                  const Fleet::Ask& ask);
   void wake_at(int64_t time_us);
   bool find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& victims);
 

@@ -9,6 +9,9 @@
 // Order      Higher priority first; then the owner with less recent use, if the policy has a
 //            half-life; then the order of submission. A job in a retry pause after a lost worker
 //            does not delay other jobs.
+// Projects   A project's jobs use only the devices that an operator allows it
+//            (project_devices.h), by default all. Messages name another job only to readers of the
+//            same project.
 // Room       Jobs share a device as long as three conditions hold. The device's memory, minus the
 //            memory used by other processes, holds the planned bytes of each job and the overhead
 //            of its process. A file that several jobs map on the CPU counts once. On the CPU the
@@ -21,17 +24,18 @@
 //            reserved and the jobs before it in the queue. Without forecasts it gets a GPU if one
 //            works, busy or not, otherwise the CPU. After a first attempt a job keeps its kind
 //            while such a device exists, because another kind gives other bits.
-// Backfill   The first job that finds no room on a kind of device (GPUs of one model are a kind)
-//            gets a reservation there. It starts at the time at which the job fits by the upper
-//            forecasts of the running jobs. Other jobs may start there earlier only if they end by
-//            then according to their upper forecasts, or use resources that the reserved job does
-//            not need. The extra time that an overdue job gets is not available to them, or they
-//            would be overdue next. A job without a forecast may not start earlier unless it has a
-//            time limit, which serves as an upper forecast. If the reserved time is unknown, each
-//            device is reserved for at most the policy's time since a job last left it. Then it is
-//            lent to jobs with an upper forecast, and reserved again once one of them leaves. So
-//            the first job starts, at the latest, when the jobs of unknown end have left and the
-//            jobs that were lent devices until then have reached their upper forecasts.
+// Backfill   The first job that finds no room on a kind of device (GPUs of one model that the same
+//            projects may use are a kind) gets a reservation there. It starts at the time at which
+//            the job fits by the upper forecasts of the running jobs. Other jobs may start there
+//            earlier only if they end by then according to their upper forecasts, or use resources
+//            that the reserved job does not need. The extra time that an overdue job gets is not
+//            available to them, or they would be overdue next. A job without a forecast may not
+//            start earlier unless it has a time limit, which serves as an upper forecast. If the
+//            reserved time is unknown, each device is reserved for at most the policy's time since
+//            a job last left it. Then it is lent to jobs with an upper forecast, and reserved again
+//            once one of them leaves. So the first job starts, at the latest, when the jobs of
+//            unknown end have left and the jobs that were lent devices until then have reached
+//            their upper forecasts.
 // Preemption If the policy allows it, a job of strictly higher priority that finds no room has
 //            others put back into the queue: those of the lowest priority first, then those that
 //            lose the least work. A job is not preempted before it has run for the policy's time,
@@ -127,6 +131,7 @@ struct PlacedJob {
   int64_t saved_time_us = 0;
   Range end = {};                   // expected end
   int64_t end_max_us = kUnlimited;  // end according to its time limit
+  std::string project = {};
 };
 
 enum class Preemption : uint8_t { kOff, kPriority };
@@ -150,7 +155,8 @@ struct StartDecision {
 /// A running job that must go back to the queue, with a checkpoint.
 struct PreemptDecision {
   std::string uid;
-  std::string for_uid, for_name;  // the job for which it makes room
+  std::string for_uid;   // the job for which it makes room
+  std::string for_name;  // that job's name; empty if it is of another project
 };
 struct WaitReason {
   std::string reason;  // WAITING_FOR_DEVICE, NO_DEVICE, RETRY_BACKOFF, SERVER_DRAINING
@@ -182,9 +188,15 @@ struct Spare {
            (cores_all == 0 || std::min(ask.threads, cores_all) <= cores);
   }
 };
+/// Jobs that a message mentions: those of the reader's project by name, the others by their number.
+struct MentionedJobs {
+  std::vector<std::string> names;
+  size_t others = 0;
+  size_t size() const { return names.size() + others; }
+};
 /// Devices that are reserved for the first job that finds no room on them.
 struct Reservation {
-  std::string uid, name, owner;  // identify the job
+  std::string uid, name, project, owner;  // identify the job
   int32_t priority = 0;
   int64_t order = 0;
   DeviceKind kind = DeviceKind::kCpu;
@@ -197,9 +209,9 @@ struct Reservation {
   // overdue job delays the start. In that case it is the last expected end of the other jobs to
   // wait for, so that the overdue job does not move it later.
   int64_t before_us = 0;
-  int64_t end_us = kUnlimited;          // expected end of the reserved job; kUnlimited: unknown
-  std::vector<Spare> devices;           // empty if the start time is unknown
-  std::vector<std::string> makes_room;  // names of the jobs that are preempted for it
+  int64_t end_us = kUnlimited;  // expected end of the reserved job; kUnlimited: unknown
+  std::vector<Spare> devices;   // empty if the start time is unknown
+  MentionedJobs makes_room;     // the jobs that are preempted for it
 };
 /// Why a line of the queue waits.
 struct Blocked {

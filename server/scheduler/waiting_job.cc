@@ -90,6 +90,7 @@ std::optional<PlacedJob> placed_job(const JobBrief& job) {
   placed.devices = job.devices;
   placed.name = job.id;
   placed.owner = job.owner;
+  placed.project = job.project;
   placed.priority = job.priority;
   placed.bytes = on.bytes;
   if (kind_of(job.devices) == DeviceKind::kCpu) placed.mapped = job.mapped;

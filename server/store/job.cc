@@ -38,6 +38,7 @@ JobBrief brief_of(const Job& job) {
   brief.project = job.project;
   brief.time_us = job.event_time_us;
   brief.bf16 = job.spec.recipe().precision() == v1::Recipe::BF16;
+  brief.project = job.project;
   set_needs(job.plan, job.progress, job.checkpoint_step, brief);
   return brief;
 }

@@ -23,6 +23,11 @@ std::string needs_newer(const Devices& devices) {
          ") has " + std::to_string(old.capability / 10) + "." + std::to_string(old.capability % 10);
 }
 
+/// Returns whose devices these are.
+std::string owner_of(const Devices& devices) {
+  return devices.owner.empty() ? "this server" : devices.owner;
+}
+
 /// Returns the largest number of equal GPUs that may run a job, now or later.
 int32_t most_equal(std::initializer_list<const std::vector<Device>*> lists) {
   std::map<std::string, int32_t> by_group;
@@ -78,7 +83,7 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
   if (wish != DeviceWish::kCpu) {
     // The reason is in the list of devices, so it is not repeated for each job.
     cpu.advice = has_gpu(devices)          ? "The CPU: no GPU can be used now."
-                 : devices.too_old.empty() ? "The CPU: this server has no GPU."
+                 : devices.too_old.empty() ? "The CPU: " + owner_of(devices) + " has no GPU."
                                            : "The CPU: " + needs_newer(devices) + ".";
   }
   if (wish == DeviceWish::kGpu) {  // check_satisfiable() refuses the job if they do not exist
@@ -96,13 +101,13 @@ Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) 
     return field_error("RESOURCES_IMPOSSIBLE", "spec.recipe.precision",
                        needs_newer(devices) + "; expected " + std::string(kPrecisionsWithoutBf16));
   }
-  Error e =
-      most == 0
-          ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
-                        "gpu is not available on this server, expected auto or cpu")
-          : field_error("RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
-                        std::to_string(gpus) + " is not available on this server, expected 1.." +
-                            std::to_string(most) + ", the GPUs of one model that it has");
+  const std::string where = devices.owner.empty() ? "on this server" : "to " + devices.owner;
+  Error e = most == 0 ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",
+                                    "gpu is not available " + where + ", expected auto or cpu")
+                      : field_error("RESOURCES_IMPOSSIBLE", "spec.resources.gpus",
+                                    std::to_string(gpus) + " is not available " + where +
+                                        ", expected 1.." + std::to_string(most) +
+                                        ", the GPUs of one model that it has");
   if (!devices.note.empty()) e.message += ". " + devices.note;
   e.metadata["gpu_max"] = std::to_string(most);
   return e;

@@ -66,6 +66,8 @@ struct Devices {
   // The machine's GPUs that are not in `devices` because a job's precision needs newer ones
   // (devices_for()).
   std::vector<Device> too_old = {};
+  // Who may use no others, such as "the project vision"; empty: `devices` are all.
+  std::string owner = {};
 };
 
 }  // namespace trainyard

@@ -122,7 +122,7 @@ TEST(ForecastView, ForecastsAndOutcomes) {
   cpu.set_name("devices/cpu");
   v1::DeviceForecasts& f = *cpu.mutable_forecasts();
   f.set_missing("the speed is measured once no job has run for 10 s");
-  EXPECT_EQ(render_device_forecasts(list, false),
+  EXPECT_EQ(render_device_forecasts(list, false, "projects/default"),
             "cpu: no job with a forecast has finished; the speed is measured once no job has run "
             "for 10 s\n");
   f.clear_missing();
@@ -134,7 +134,7 @@ TEST(ForecastView, ForecastsAndOutcomes) {
   o.set_step_seconds(0.0105);
   o.set_step_seconds_measured(0.01);
   o.set_basis("speed measured with 2 threads");
-  const std::string text = render_device_forecasts(list, false);
+  const std::string text = render_device_forecasts(list, false, "projects/default");
   EXPECT_NE(text.find("1 job, off by 5.0% (median), 5.0% (95th percentile)"), std::string::npos)
       << text;
   EXPECT_NE(text.find("digits-1  cpu           10.5 ms     10 ms    5.0%"), std::string::npos)
@@ -148,7 +148,7 @@ TEST(ForecastView, ForecastsAndOutcomes) {
   node.set_model("Fast CPU, 8 cores");
   node.set_memory_bytes(int64_t{64} << 30);
   node.add_rates()->set_threads(3);
-  const std::string both = render_device_forecasts(list, false);
+  const std::string both = render_device_forecasts(list, false, "projects/default");
   EXPECT_NE(both.find("slurm: 1 job, off by 5.0% (median)"), std::string::npos) << both;
   EXPECT_NE(both.find("slurm    Fast CPU, 8 cores  64 GiB        3"), std::string::npos) << both;
   EXPECT_NE(both.find("handed    slurm         10.5 ms"), std::string::npos) << both;

@@ -19,6 +19,9 @@ class Simulation {
   struct Options {
     bool changes = true;        // priorities, devices and others' memory change; workers are lost
     bool all_forecast = false;  // every job has a correct forecast
+    // Jobs belong to projects that may use only some devices: other GPUs for each if nothing
+    // changes, otherwise any.
+    bool projects = false;
   };
 
   Simulation(unsigned seed, Options options) : options_(options), random_(seed) {
@@ -42,6 +45,7 @@ class Simulation {
     }
     if (pick(2) == 0 && options.changes) scene_.policy.preemption = Preemption::kPriority;
     scene_.policy.preempt_after_us = 2 * kMinuteUs;
+    if (options.projects) change_projects();
     fleet_.set_devices(scene_.inventory);
   }
 
@@ -50,6 +54,7 @@ class Simulation {
     for (int i = pick(3); i > 0; --i) submit();
     end_some();
     if (options_.changes && pick(10) == 0) change_device();
+    if (options_.changes && options_.projects && pick(12) == 0) change_projects();
     if (options_.changes && pick(6) == 0) lose_one();
     if (options_.changes && pick(6) == 0) change_priority();
     run_pass();
@@ -82,7 +87,8 @@ class Simulation {
     WaitingJob job;
     job.order = ++order_;
     job.uid = "job-" + std::to_string(order_);
-    job.name = job.uid;
+    if (options_.projects) job.project = kProjects[pick(options_.changes ? 3 : 2)];
+    job.name = job.project + "-" + job.uid;
     job.priority = options_.changes ? pick(3) - 1 : 0;
     job.asked.wish = static_cast<DeviceWish>(1 + pick(3));
     job.asked.threads = 1 + pick(3);
@@ -152,12 +158,42 @@ class Simulation {
     fleet_.set_devices(scene_.inventory);
   }
 
+  /// Gives projects new lists of devices; the last project never has one.
+  void change_projects() {
+    scene_.projects.clear();
+    for (size_t p = 0; p + 1 < kProjects.size(); ++p) {
+      if (options_.changes && pick(4) == 0) continue;  // no list: all devices
+      Strings list;
+      for (size_t i = 0; i < scene_.inventory.devices.size(); ++i) {
+        const bool gpu = scene_.inventory.devices[i].kind == DeviceKind::kGpu;
+        if (options_.changes ? pick(2) == 0 : !gpu || i % 2 == p) {
+          list.push_back(scene_.inventory.devices[i].name);
+        }
+      }
+      if (options_.changes && pick(5) == 0) list.emplace_back("gpu");
+      if (!list.empty()) scene_.projects[kProjects[p]] = list;
+    }
+    fleet_.set_project_devices(scene_.projects);
+  }
+  /// Returns whether the project may use the device, by another reading of its list.
+  bool allowed(const std::string& project, const Device& d) const {
+    const auto list = scene_.projects.find(project);
+    if (list == scene_.projects.end()) return true;
+    for (const std::string& name : list->second) {
+      if (name == d.name || (name == "gpu" && d.name != "devices/cpu")) return true;
+    }
+    return false;
+  }
+
   bool could_ever(const WaitingJob& job) const {
     std::map<std::string, int> by_model;
     bool any_gpu = false;
-    for (const Device& d : scene_.inventory.devices) any_gpu |= d.kind == DeviceKind::kGpu;
+    for (const Device& d : scene_.inventory.devices) {
+      any_gpu |= d.kind == DeviceKind::kGpu && allowed(job.project, d);
+    }
     for (const Device& d : scene_.inventory.devices) {
       const bool gpu = d.kind == DeviceKind::kGpu;
+      if (!allowed(job.project, d)) continue;
       const bool may =
           job.asked.wish == DeviceWish::kAuto
               ? gpu ==
@@ -205,6 +241,7 @@ class Simulation {
     for (const std::string& name : s.devices) {
       const Device& d = *std::ranges::find(scene_.inventory.devices, name, &Device::name);
       EXPECT_TRUE(d.schedulable);
+      EXPECT_TRUE(allowed(job.project, d)) << job.name << " on " << d.name;
       if (job.asked.wish != DeviceWish::kAuto) {
         EXPECT_EQ(d.kind == DeviceKind::kGpu, job.asked.wish == DeviceWish::kGpu);
       }
@@ -212,7 +249,9 @@ class Simulation {
     }
     EXPECT_EQ(models.size(), 1u);
     PlacedJob placed;
-    placed.uid = placed.name = job.uid;
+    placed.uid = job.uid;
+    placed.name = job.name;
+    placed.project = job.project;
     placed.devices = s.devices;
     placed.priority = job.priority;
     placed.bytes = job.on_gpu.bytes;
@@ -270,6 +309,11 @@ class Simulation {
         continue;
       }
       EXPECT_FALSE(wait.reason.empty()) << job.uid;
+      for (const std::string& project : kProjects) {
+        if (project == job.project) continue;
+        EXPECT_EQ(wait.message.find(project + "-job"), std::string::npos)
+            << job.name << ": " << wait.message;
+      }
       const bool highest = std::ranges::none_of(
           scene_.waiting, [&](const WaitingJob& other) { return other.priority > job.priority; });
       if (highest) {
@@ -294,6 +338,7 @@ class Simulation {
     }
   }
 
+  inline static const Strings kProjects = {"vision", "speech", "free"};
   const Options options_;
   std::mt19937_64 random_;
   int64_t now_us_ = 1'000'000;
@@ -319,6 +364,32 @@ TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
   }
   EXPECT_GT(started, 200);
   EXPECT_GT(preempted, 5);
+}
+
+// Jobs use only the devices of their project, whatever the lists become while jobs wait and run,
+// and no message names a job of another project. Once nothing changes any more, every job starts
+// that its project's devices can run.
+TEST(SchedSimulation, ProjectsKeepToTheirDevicesAndSeeNoOthersNames) {
+  int started = 0;
+  for (unsigned seed = 1; seed <= 20 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed, {.projects = true});
+    for (int i = 0; i < 120 && !HasFailure(); ++i) simulation.step();
+    if (!HasFailure()) simulation.drain();
+    started += simulation.started();
+  }
+  EXPECT_GT(started, 600);
+}
+
+TEST(SchedSimulation, ReservedStartsAreKeptForEachProject) {
+  int kept = 0;
+  for (unsigned seed = 1; seed <= 12 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed, {.changes = false, .all_forecast = true, .projects = true});
+    for (int i = 0; i < 120 && !HasFailure(); ++i) simulation.step();
+    kept += simulation.reservations_kept();
+  }
+  EXPECT_GT(kept, 40);
 }
 
 // Forecasts are correct and nothing else changes: jobs that slip in delay no reserved start,

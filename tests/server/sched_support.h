@@ -26,6 +26,7 @@ struct Scene {
   std::map<std::string, int64_t> left_time_us;  // when a job last left the device
   Policy policy;
   Shares* shares = nullptr;
+  ProjectDevices projects;
 };
 
 struct JobWait {
@@ -80,7 +81,9 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
     PlacedJob job;
     const WaitingJob& waiting = *queue.find(start.uid);
     const bool on_gpu = start.devices[0] != "devices/cpu";
-    job.uid = job.name = start.uid;
+    job.uid = start.uid;
+    job.name = waiting.name;
+    job.project = waiting.project;
     job.devices = start.devices;
     job.bytes = (on_gpu ? waiting.on_gpu : waiting.on_cpu).bytes;
     if (!on_gpu) job.mapped = waiting.asked.mapped;
@@ -100,6 +103,7 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
 
 inline void fill(const Scene& scene, Queue& queue, Fleet& fleet) {
   for (const WaitingJob& job : scene.waiting) queue.put(job);
+  fleet.set_project_devices(scene.projects);
   fleet.set_devices(scene.inventory);
   for (const auto& [device, time_us] : scene.left_time_us) {
     PlacedJob gone;
