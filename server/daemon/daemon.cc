@@ -14,6 +14,7 @@
 #include "server/dispatch/dispatcher.h"
 #include "server/files/removals.h"
 #include "server/files/worker_files.h"
+#include "server/handlers/access.h"
 #include "server/handlers/call_frame.h"
 #include "server/handlers/public_services.h"
 #include "server/handlers/system_handlers.h"
@@ -151,12 +152,14 @@ struct Daemon::Impl {
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
-        frame{executor, planning, arrays, transfers, people},
+        access(people, *store),
+        frame{executor, planning, arrays, transfers, people, access},
         jumps(*parts.files, paths.root() / "clock", *parts.clock),
         housekeeping_parts{config, paths, *parts.clock,   *parts.files,
                            *store, jumps, frame.draining, backing_up},
         housekeeping(housekeeping_parts) {
     frame.audit = &store->audit();
+    people.observe([this] { frame.streams.check_all(); });
   }
 
   std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
@@ -209,6 +212,7 @@ struct Daemon::Impl {
   PredictRunner predict;
   OneShotTasks one_shot_tasks;
   Forecaster forecaster;
+  const Access access;
   CallFrame frame;
   std::atomic<bool> backing_up{false};
   std::vector<std::string> warnings;  // for ServerInfo

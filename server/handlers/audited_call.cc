@@ -86,6 +86,11 @@ void AuditedCall::begin(const Principal& caller) {
   number_ = audit_->begin({0, 0, caller_, address_, action_, object_, {}});
 }
 
+void AuditedCall::set_object(std::string object) {
+  object.resize(std::min(object.size(), kObjectBytesMax));
+  object_ = std::move(object);
+}
+
 void AuditedCall::end_well(const google::protobuf::Message& response) {
   end("OK", text_field(response, "name"));
 }

@@ -40,7 +40,7 @@ class AuditedCall {
   /// The response's `name`, if it has one, replaces the object.
   void end_well(const google::protobuf::Message& response);
   /// Names the object of a call that began without one.
-  void set_object(std::string object) { object_ = std::move(object); }
+  void set_object(std::string object);
 
  private:
   void end(std::string_view result, std::string object);

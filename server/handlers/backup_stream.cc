@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 
 #include "server/backup/staged_backup.h"
 #include "server/config/log.h"
+#include "server/handlers/access.h"
 #include "server/handlers/audited_call.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/status.h"
@@ -135,6 +137,9 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       end({});
       return {};
     }
+    if (permit_) {
+      if (Status s = permit_->check(); !s.ok()) return s;
+    }
     v1::BackupResponse response;
     if (!backup_) {
       if (Status s = start(); !s.ok()) return s;
@@ -166,6 +171,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     v1::BackupRequest request;
     if (Status s = parse_request(*request_, request); !s.ok()) return s;
     audit_.begin(request, caller_);
+    ASSIGN_OR_RETURN(permit_, frame_.access.permit("Backup", request, caller_));
     if (source_.backing_up.exchange(true)) {
       return make_error(ErrorCode::kAborted, "BACKUP_BUSY",
                         "another backup is under way; call again when it has ended");
@@ -240,7 +246,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Principal caller_;
   const BackupSource& source_;
   const grpc::ByteBuffer* request_;
-  bool mine_ = false;  // this stream has set source_.backing_up
+  std::optional<Permit> permit_;  // set by start()
+  bool mine_ = false;             // this stream has set source_.backing_up
   bool prepared_ = false;
   bool complete_ = false;
   std::unique_ptr<StagedBackup> backup_;

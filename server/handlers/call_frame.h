@@ -5,10 +5,12 @@
 #include <functional>
 #include <stop_token>
 
+#include "server/handlers/open_streams.h"
 #include "server/processes/executor.h"
 
 namespace trainyard::server {
 
+class Access;
 class AuditStore;
 class People;
 
@@ -20,7 +22,9 @@ struct CallFrame {
   Executor& arrays;
   Executor& transfers;  // for streams of files, so that a slow disk delays only these
   People& people;
+  const Access& access;
   AuditStore* audit = nullptr;  // null: calls are not recorded
+  OpenStreams streams = {};
   std::atomic<bool> draining{false};
   std::stop_source drain_stop = {};  // stops computing calls; requested after `draining` is set
   // Called when the store refuses writes permanently. Set before the first call is served.

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "server/handlers/access.h"
 #include "server/handlers/audited_call.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/status.h"
@@ -65,6 +67,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
       audit_.begin(request, caller_);
+      ASSIGN_OR_RETURN(permit_, frame_.access.permit("DownloadModel", request, caller_));
       ASSIGN_OR_RETURN(model_, find_model(models_, request.name()));
       paths_.push_back(state_.weights(model_.job_uid, model_.digest));
       names_.push_back("model.safetensors");
@@ -80,6 +83,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         }
       }
     }
+    if (Status s = permit_->check(); !s.ok()) return s;
     v1::DownloadModelResponse response;
     if (left_bytes_ > 0) {
       if (Status s = read_chunk(*response.mutable_data()); !s.ok()) return s;
@@ -137,6 +141,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const StatePaths& state_;
   const ModelParts& models_;
   const grpc::ByteBuffer* request_;
+  std::optional<Permit> permit_;  // set by the first step
   Model model_;
   // Names of the model's files, in the order of the stream.
   std::vector<std::string> names_;

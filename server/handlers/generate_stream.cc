@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "server/handlers/access.h"
+#include "server/handlers/open_streams.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
@@ -18,6 +20,7 @@ namespace {
 /// generated while a message is being written is sent as one message: at most the whole text, whose
 /// length the request limits.
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                             public OpenStream,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
   GenerateStream(CallFrame& frame, const ModelParts& models, const grpc::ByteBuffer* request)
@@ -39,6 +42,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void OnWriteDone(bool ok) override {
     if (!ok) return leave();
+    check_access();
     const MutexLock lock(mu_);
     writing_ = false;
     write_next();
@@ -46,10 +50,29 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override { leave(); }
   void OnDone() override { self_.reset(); }
 
+  void check_access() override {
+    const Status s = permit_->check();
+    if (s.ok()) return;
+    std::optional<CallNumber> call;
+    {
+      const MutexLock lock(mu_);
+      if (std::exchange(denied_, true) || finished_) return;
+      next_.clear();
+      end_ = s;
+      call = call_;
+      write_next();
+    }
+    if (call.has_value()) models_.predict.cancel_generate(*call);
+  }
+
  private:
   Status start() {
     v1::GenerateRequest request;
     if (Status s = parse_request(*request_, request); !s.ok()) return s;
+    ASSIGN_OR_RETURN(permit_, frame_.access.permit("Generate", request, caller_));
+    frame_.streams.add(weak_from_this());
+    // In case the role went before the stream was added.
+    if (Status s = permit_->check(); !s.ok()) return s;
     const auto on_text = [self = shared_from_this()](const v1::GenerateResponse& piece) {
       self->add(piece);
     };
@@ -59,14 +82,16 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     {
       const MutexLock lock(mu_);
       call_ = call;
-      left = left_;
+      left = left_ || denied_;
     }
     if (left) models_.predict.cancel_generate(call);
     return {};
   }
 
   void add(const v1::GenerateResponse& piece) {
+    check_access();
     const MutexLock lock(mu_);
+    if (denied_) return;
     v1::GenerateResponse& next = next_[piece.index()];
     const std::string text = next.text() + piece.text();
     next = piece;
@@ -111,6 +136,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   CallFrame& frame_;
   Principal caller_;
+  std::optional<Permit> permit_;  // set by start(), before the first message
   const ModelParts& models_;
   const grpc::ByteBuffer* request_;
   std::shared_ptr<GenerateStream> self_;  // until OnDone
@@ -123,6 +149,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool left_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool denied_ TRAINYARD_GUARDED_BY(mu_) = false;  // by check_access(): nothing more is written
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
 };
 

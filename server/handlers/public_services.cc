@@ -1,5 +1,6 @@
 #include "server/handlers/public_services.h"
 
+#include "server/handlers/access.h"
 #include "server/handlers/backup_stream.h"
 #include "server/handlers/dataset_handlers.h"
 #include "server/handlers/download_stream.h"
@@ -77,6 +78,7 @@ struct PublicServices::Impl {
     add_system();
     for (const RpcService* rpc : {&job_rpcs, &dataset_rpcs, &model_rpcs, &system_rpcs}) {
       TRAINYARD_CHECK(rpc->is_complete(), rpc->name() + " has a method without a row");
+      check_access_rows(rpc->descriptor());
     }
   }
 

@@ -17,12 +17,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "server/handlers/access.h"
 #include "server/handlers/audited_call.h"
 #include "server/handlers/call_frame.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
+#include "src/base/check.h"
 #include "src/base/stop.h"
 
 namespace trainyard::server {
@@ -45,6 +47,15 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const std::stop_callback<std::function<void()>> on_drain_;
 };
 
+/// Facts of a call that are not in its request.
+struct CallInfo {
+  Principal principal;  // who calls; principal.person owns what the call creates
+  // UnaryCall::stop(). A handler that computes must return CANCELLED/STOPPED (src/base/stop.h) soon
+  // after a stop is requested.
+  std::stop_token stop;
+  Rights rights = {};  // from the access table
+};
+
 /// Sends the response of one call exactly once: if it is destroyed without a response, the caller
 /// receives an internal error.
 template <typename Response>
@@ -62,9 +73,17 @@ class Answer {
   ~Answer() {
     if (reactor_ != nullptr) give(internal_error(method_, "the handler gave no answer"));
   }
-  /// Records the call in the audit table, before its handler runs.
-  void begin_audit(const google::protobuf::Message& request, const Principal& caller) {
-    audit_.begin(request, caller);
+  /// Records the call in the audit table and checks whether the caller may make it, before its
+  /// handler runs. Returns false after a refusal, which has then been given.
+  bool let_in(const google::protobuf::Message& request, CallInfo& call) {
+    audit_.begin(request, call.principal);
+    const Result<Rights> rights = frame_.access.check(method_, request, call.principal);
+    if (!rights.ok()) {
+      give(rights.error());
+      return false;
+    }
+    call.rights = *rights;
+    return true;
   }
   void give(const Result<Response>& response) {
     grpc::ServerUnaryReactor* reactor = std::exchange(reactor_, nullptr);
@@ -94,18 +113,11 @@ class Answer {
 /// Longer requests are never passed to a `quick` handler (serve()).
 inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 
-/// Facts of a call that are not in its request.
-struct CallInfo {
-  Principal principal;  // who calls; principal.person owns what the call creates
-  // UnaryCall::stop(). A handler that computes must return CANCELLED/STOPPED (src/base/stop.h) soon
-  // after a stop is requested.
-  std::stop_token stop;
-};
-
 /// Serves one call: `handler(const Request&, const CallInfo&, Done<Response>)` runs on `on` and may
 /// respond later, from any thread. `quick(const Request&, const CallInfo&, Done<Response>) ->
 /// bool`, unless it is null, is called first, on gRPC's thread: it must neither compute nor wait,
-/// and returns whether it handles the call.
+/// and returns whether it handles the call. Before either of them runs, the call has been recorded
+/// and checked against the access table.
 template <typename Request, typename Response, typename Handler, typename Quick>
 grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
                                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
@@ -124,8 +136,7 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
     try {
       Request request;
       if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok()) {
-        answer->begin_audit(request, call.principal);
-        if (quick(request, call, done)) return reactor;
+        if (!answer->let_in(request, call) || quick(request, call, done)) return reactor;
       }
     } catch (const std::exception& e) {
       answer->give(internal_error(method, e.what()));
@@ -133,15 +144,14 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
     }
   }
   const bool posted =
-      on.post([method, context, in, answer, done, call = std::move(call), &handler] {
+      on.post([method, context, in, answer, done, call = std::move(call), &handler]() mutable {
         try {
           if (context->IsCancelled()) {
             return answer->give(caller_left_error());
           }
           Request request;
           if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
-          answer->begin_audit(request, call.principal);
-          handler(request, call, done);
+          if (answer->let_in(request, call)) handler(request, call, done);
         } catch (const std::exception& e) {
           answer->give(internal_error(method, e.what()));
         }
@@ -218,6 +228,12 @@ class Methods {
     using Request = typename Traits::Request;
     using Response =
         typename detail::ResponseOf<typename Traits::Returned, typename Traits::Last>::Type;
+    if constexpr (!std::is_null_pointer_v<Quick>) {
+      const AccessRow* const row = find_access_row(name);
+      TRAINYARD_CHECK(
+          row != nullptr && row->need != AccessNeed::kOwner,
+          std::string(name) + " looks up an owner, for which gRPC's thread cannot wait");
+    }
     const auto handler = [callable](const Request& request, const CallInfo& call,
                                     const Done<Response>& done) {
       if constexpr (std::is_invocable_v<Callable, const Request&, const CallInfo&,

@@ -1,8 +1,10 @@
 #include "server/handlers/upload_stream.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "server/handlers/access.h"
 #include "server/handlers/audited_call.h"
 #include "server/handlers/dataset_handlers.h"
 #include "server/rpc/auth.h"
@@ -88,13 +90,16 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   Status take(const grpc::ByteBuffer& bytes, bool& ends) {
     v1::UploadFileRequest request;
     if (Status s = parse_request(bytes, request); !s.ok()) return s;
+    if (permit_) {
+      if (Status s = permit_->check(); !s.ok()) return s;
+    }
     if (!begun_ && !request.has_start()) {
       return field_error("FIELD_REQUIRED", "start",
                          "is missing: the first message declares the file");
     }
     switch (request.kind_case()) {
       case v1::UploadFileRequest::kStart:
-        if (Status s = start(request.start()); !s.ok()) return s;
+        if (Status s = start(request); !s.ok()) return s;
         break;
       case v1::UploadFileRequest::kChunk:
         if (writer_) {
@@ -117,10 +122,14 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     return {};
   }
 
-  Status start(const v1::UploadFileRequest::Start& start) {
+  Status start(const v1::UploadFileRequest& request) {
+    const v1::UploadFileRequest::Start& start = request.start();
     if (begun_) return field_error("FIELD_UNUSED", "start", "was already sent on this stream");
     if (frame_.draining) return draining_error();
     ASSIGN_OR_RETURN(const std::string project, parse_parent(start.parent()));
+    audit_.set_object(full_name(project, Collection::kUploads, start.sha256()));
+    audit_.begin(caller_);
+    ASSIGN_OR_RETURN(permit_, frame_.access.permit("UploadFile", request, caller_));
     uploads_.expire();
     const UploadKey key{project, start.sha256(), start.size_bytes()};
     ASSIGN_OR_RETURN(writer_, uploads_.open(key, start.offset()));
@@ -128,8 +137,6 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       ASSIGN_OR_RETURN(complete_, uploads_.find(key));
     }
     begun_ = true;
-    audit_.set_object(full_name(project, Collection::kUploads, start.sha256()));
-    audit_.begin(caller_);
     return {};
   }
 
@@ -181,6 +188,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   bool working_ TRAINYARD_GUARDED_BY(mu_) = false;  // work() is running or posted
   bool ended_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool begun_ = false;
+  std::optional<Permit> permit_;  // set by start()
   std::unique_ptr<UploadWriter> writer_;
   Upload complete_;  // the response: the existing upload, if there is no writer
   AuditedCall audit_;

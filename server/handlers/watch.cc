@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
+#include "server/handlers/access.h"
 #include "server/handlers/job_handlers.h"
+#include "server/handlers/open_streams.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/names.h"
 #include "server/rpc/status.h"
@@ -44,6 +47,7 @@ const void* connection_of(const grpc::CallbackServerContext& context) {
 
 /// Kept alive by `self_` until gRPC has finished with it, and by its users.
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+                          public OpenStream,
                           public std::enable_shared_from_this<WatchStream> {
  public:
   WatchStream(WatchStreams& streams, const WatchStreams::Parts& parts, const void* connection)
@@ -54,8 +58,11 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     self_ = shared_from_this();
     guarded([&]() -> Status {
       if (!caller.ok()) return caller.error();
-      caller_ = std::move(*caller);
       if (Status s = parse_request(bytes, request_); !s.ok()) return s;
+      ASSIGN_OR_RETURN(permit_, parts_.frame.access.permit("WatchJob", request_, *caller));
+      parts_.frame.streams.add(weak_from_this());
+      // In case the role went before the stream was added.
+      if (Status s = permit_->check(); !s.ok()) return s;
       ASSIGN_OR_RETURN(name_, parse_name(Collection::kJobs, "name", request_.name()));
       parts_.hub.post(
           [self = shared_from_this()] { self->guarded([&self] { return self->start(); }); });
@@ -68,11 +75,19 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     finish(status);
   }
 
+  void check_access() override {
+    if (Status s = permit_->check(); !s.ok()) end(to_grpc_status(s.error()));
+  }
+
   /// Sends a heartbeat if one is due; returns when the next one will be.
   int64_t beat(int64_t now_us, int64_t silence_us) {
     const MutexLock lock(mu_);
     if (finished_ || writing_ || !watcher_) return now_us + silence_us;
     if (now_us < last_write_us_ + silence_us) return last_write_us_ + silence_us;
+    if (Status s = permit_->check(); !s.ok()) {  // its token has expired
+      finish(to_grpc_status(s.error()));
+      return now_us + silence_us;
+    }
     v1::WatchJobResponse message;
     message.mutable_heartbeat()->set_newest_seq(newest_seq_);
     write(to_bytes(message));
@@ -141,6 +156,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   /// Runs on one of the hub's threads and takes the requested events.
   Status take(Result<EventRun> run) {
     if (!run.ok()) return run.error();
+    if (Status s = permit_->check(); !s.ok()) return s;
     Watcher* watcher = nullptr;
     {
       const MutexLock lock(mu_);
@@ -205,7 +221,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   WatchStreams& streams_;
   const WatchStreams::Parts& parts_;
   const void* const connection_;
-  Principal caller_;
+  std::optional<Permit> permit_;  // set by begin(), before anything is written
   v1::WatchJobRequest request_;
   ResourceName name_;
   std::shared_ptr<WatchStream> self_;

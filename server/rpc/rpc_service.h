@@ -29,6 +29,8 @@ class RpcService final : public grpc::Service {
   explicit RpcService(const google::protobuf::FileDescriptor& file, int index = 0)
       : descriptor_(*file.service(index)) {}
 
+  const google::protobuf::ServiceDescriptor& descriptor() const { return descriptor_; }
+
   /// Decides whether a call may be made, before its messages are read or parsed.
   using Admission = std::function<grpc::Status(const Context&)>;
   /// Sets the admission of the methods that are added afterwards; without one all calls are

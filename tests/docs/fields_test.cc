@@ -5,21 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "src/base/files.h"
 #include "src/base/join.h"
 #include "src/job/recipe.h"
 #include "src/job/resources.h"
-#include "tests/support/source_path.h"
+#include "tests/docs/page_part.h"
 
 namespace trainyard {
 namespace {
 
-using Cells = std::vector<std::string>;
+using testing::Cells;
+using testing::table_text;
 
 std::string code(std::string_view text) { return "`" + std::string(text) + "`"; }
 
@@ -76,16 +74,6 @@ std::string fork_text(const auto& row) {
   return row.has(kForks) || row.has(kOutsideIdentity) ? "yes" : "no";
 }
 
-std::string table_text(const std::vector<Cells>& lines) {
-  std::string text;
-  for (const Cells& cells : lines) {
-    text += "|";
-    for (const std::string& cell : cells) text += cell.empty() ? " |" : " " + cell + " |";
-    text += "\n";
-  }
-  return text;
-}
-
 /// Returns the table of a spec's fields. `defaults` is the spec with all defaults, or one for each
 /// type that has its own. The column `for` appears if some fields apply only to some types, and
 /// `fork` if a fork may change at least one field.
@@ -140,30 +128,8 @@ std::string shared_plan_list() {
   return text + line + ".\n";
 }
 
-/// Compares a part of a page with the text made from the rows, or replaces it.
 void expect_part(const std::string& page, const std::string& name, const std::string& part) {
-  const std::string path = testing::source_path(page);
-  constexpr int64_t kPageBytesMax = 1 << 20;
-  const Result<std::string> content = read_file(path, kPageBytesMax);
-  ASSERT_TRUE(content.ok()) << path << ": " << content.error().message;
-  std::string text = *content;
-  const std::string begin = "<!-- fields: " + name + " -->\n", end = "\n<!-- end of fields -->";
-  const size_t from = text.find(begin);
-  const size_t to = text.find(end, from);
-  ASSERT_TRUE(from != text.npos && to != text.npos)
-      << page << " has no part between '<!-- fields: " << name
-      << " -->' and '<!-- end of fields -->'";
-  // Markdown recognizes a table only after an empty line.
-  const std::string written = "\n" + part;
-  const size_t first = from + begin.size();
-  if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(path) << text.replace(first, to - first, written);
-    return;
-  }
-  EXPECT_EQ(text.substr(first, to - first), written)
-      << page << " differs from the rows of " << name
-      << ". Rewrite the page with this command, and review the difference:\n"
-         "  TRAINYARD_UPDATE_GOLDEN=1 ctest --preset release -R docs_fields_test";
+  testing::expect_page_part({page, "fields", name, "docs_fields_test"}, part);
 }
 
 TEST(DocsFields, OfARecipe) {
