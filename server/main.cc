@@ -123,7 +123,8 @@ std::string manual_of(const CLI::App& app) {
       "The daemon accepts training jobs over gRPC, stores them and runs them in worker processes. "
       "Its settings come from the configuration file; each is also an option, which takes "
       "precedence over the file. After SIGTERM it lets jobs write a checkpoint before it exits; "
-      "SIGUSR2 replaces it in place with the program that is installed at that time.");
+      "SIGHUP lets it read token_file and the certificate again; SIGUSR2 replaces it in place with "
+      "the program that is installed at that time.");
   page.heading("OPTIONS");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
@@ -267,16 +268,21 @@ Status try_program(const std::string& program, char** argv, const Config& config
 enum class Ending : uint8_t { kStop, kReplace };
 
 /// Waits for a signal to stop, then drains; a second signal stops the daemon immediately. That is
-/// safe: the store is durable at every instant, and jobs resume from their checkpoints. SIGUSR2
-/// stops the daemon so that `program` can replace it and take over the workers. SIGUSR2 is ignored
-/// if `program` is not a trainyardd that accepts this process's arguments within 10 s.
+/// safe: the store is durable at every instant, and jobs resume from their checkpoints. After
+/// SIGHUP the daemon reads its files of secrets again. SIGUSR2 stops the daemon so that `program`
+/// can replace it and take over the workers. SIGUSR2 is ignored if `program` is not a trainyardd
+/// that accepts this process's arguments within 10 s.
 Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::string& program,
                         char** argv, const Config& config) {
   Ending ending = Ending::kStop;
   for (;;) {
     int signal = 0;
-    if (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) continue;
+    if (::sigwait(&signals, &signal) != 0) continue;
     spdlog::info("event=signal_received number={}", signal);
+    if (signal == SIGHUP) {
+      daemon.read_secrets();
+      continue;
+    }
     if (signal != SIGUSR2) break;
     const Status tried = try_program(program, argv, config);
     if (tried.ok()) {

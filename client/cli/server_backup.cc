@@ -84,7 +84,7 @@ Command server_backup_command() {
   return {"server backup",
           "Write all of the server's state into one file, while it runs",
           {"trainyard server backup trainyard-2026-11-23.tar",
-           "trainyard --server gpu-box:7450 server backup - | zstd > trainyard.tar.zst"},
+           "trainyard --server gpu-box:7443 server backup - | zstd > trainyard.tar.zst"},
           "The file is a tar archive: jobs with their events and checkpoints, models, datasets, "
           "uploads and the store, in\none consistent snapshot. Jobs continue meanwhile. The file "
           "gets its name when it is complete, and replaces an\nearlier one. It contains everything "

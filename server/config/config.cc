@@ -1,15 +1,10 @@
 #include "server/config/config.h"
 
 #include <arpa/inet.h>
-#include <grp.h>
-#include <sys/un.h>
-#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
-#include <thread>
 
 #include "server/config/values.h"
 #include "src/base/duration.h"
@@ -27,15 +22,13 @@ Setting path_setting(std::string name, std::string help, std::filesystem::path C
   return {name, std::move(help), false, assign};
 }
 
-Setting socket_group_setting() {
-  auto assign = [](Config& c, std::string_view text) -> Status {
-    if (text.empty()) return refuse("socket_group", text, "the name of a group");
-    c.socket_group = text;
+Setting group_setting(std::string name, std::string help, std::string Config::*member) {
+  auto assign = [name, member](Config& c, std::string_view text) -> Status {
+    if (text.empty()) return refuse(name, text, "the name of a group");
+    c.*member = text;
     return {};
   };
-  return {"socket_group",
-          "Group whose members may use the socket; default: none, only the daemon's user", false,
-          assign};
+  return {name, std::move(help), false, assign};
 }
 
 Status assign_socket_role(Config& c, std::string_view text) {
@@ -100,9 +93,9 @@ Setting address_setting(std::string name, std::string help, std::string Config::
   return {name, std::move(help), false, assign};
 }
 
-Status assign_insecure(Config& c, std::string_view text) {
-  if (text != "true" && text != "false") return refuse("insecure", text, "true or false");
-  c.insecure = text == "true";
+Status assign_insecure_listen(Config& c, std::string_view text) {
+  if (text != "true" && text != "false") return refuse("insecure_listen", text, "true or false");
+  c.insecure_listen = text == "true";
   return {};
 }
 
@@ -221,45 +214,51 @@ Setting bytes_setting(const char* name, const char* help, int64_t Config::*field
           }};
 }
 
-std::filesystem::path default_state_dir() {
-  if (::geteuid() == 0) return "/var/lib/trainyard";
-  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg != nullptr && *xdg == '/') {
-    return std::filesystem::path(xdg) / "trainyard";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
-    return std::filesystem::path(home) / ".local/state/trainyard";
-  }
-  return "/var/lib/trainyard";
-}
-
 }  // namespace
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = {
       path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket; default STATE_DIR/trainyard.sock", &Config::socket),
-      socket_group_setting(),
+      group_setting("socket_group",
+                    "Group whose members may use the socket; default: none, only the daemon's user",
+                    &Config::socket_group),
       {"socket_role",
        "Role in the project default of the host's users who have no other role there: none, "
        "viewer, "
        "member or maintainer; default: member",
        false, assign_socket_role},
-      {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
+      path_setting(
+          "front_socket",
+          "Unix socket for a front end that serves on the network, in a folder of its own; "
+          "its calls need a token",
+          &Config::front_socket),
+      group_setting("front_group",
+                    "Group of the front end, whose members may use front_socket; default: none, "
+                    "only the daemon's user",
+                    &Config::front_group),
+      {"listen", "Serve on TCP too: host:port of this machine's loopback; every call needs a token",
        false, assign_listen},
       path_setting("tls_certificate", "Certificate chain (PEM) for the TCP listener",
                    &Config::tls_certificate),
       path_setting("tls_key", "Private key (PEM) for the TCP listener", &Config::tls_key),
-      path_setting("token_file",
-                   "File (mode 0600) with the bearer token that TCP clients must send",
-                   &Config::token_file),
+      path_setting(
+          "token_file",
+          "File (mode 0600) with bearer tokens that clients on TCP and of the front end may send",
+          &Config::token_file),
       address_setting(
           "workers_listen",
-          "Serve workers on other hosts, over TLS with the daemon's own certificate: host:port",
+          "Serve workers on other hosts without a front end, over TLS with the daemon's own "
+          "certificate: host:port",
           &Config::workers_listen),
       address_setting("workers_advertise",
-                      "The daemon's address for those workers: host:port; default workers_listen",
+                      "The address for those workers: host:port of the front end or of the "
+                      "daemon; default workers_listen",
                       &Config::workers_advertise),
-      {"insecure", "Allow a TCP listener without TLS and a token", true, assign_insecure},
+      {"insecure_listen",
+       "Let `listen` be an address beyond loopback, for a front end of your own or a network where "
+       "everyone is trusted",
+       true, assign_insecure_listen},
       int_setting("cpu_slots",
                   "Maximum number of jobs on the CPU, if cores and memory suffice; 0: one per core",
                   &Config::cpu_slots, 0, 64),
@@ -402,79 +401,6 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return HostPort{std::string(host), static_cast<int>(*port)};
 }
 
-Status complete_config(const std::filesystem::path& program, Config& config) {
-  const auto conflict = [](std::string message) {
-    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID", std::move(message));
-  };
-  if (config.state_dir.empty()) config.state_dir = default_state_dir();
-  if (config.socket.empty()) config.socket = config.state_dir / "trainyard.sock";
-  for (const std::filesystem::path& path : {config.socket, config.state_dir / "worker.sock"}) {
-    if (path.string().size() >= sizeof(sockaddr_un::sun_path)) {
-      return conflict("socket: " + path.string() + " has more than " +
-                      std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
-                      " bytes, the longest path of a Unix socket; choose a shorter state_dir");
-    }
-  }
-  if (config.worker.empty()) config.worker = program.parent_path() / "trainyard-worker";
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (config.threads_per_job == 0) {
-    config.threads_per_job = std::max(1, cores / std::max(1, config.cpu_slots));
-  }
-  if (config.cpu_slots == 0) config.cpu_slots = cores;
-  if (config.gpu_slots == 0) config.gpu_slots = kGpuSlots;
-  if (config.tls_certificate.empty() != config.tls_key.empty()) {
-    return conflict("tls_certificate and tls_key belong together; only one is set");
-  }
-  if (!config.clusters.empty()) {
-    const Result<HostPort> workers = parse_host_port(config.workers_listen);
-    if (!workers.ok() || workers->port == 0) {
-      return conflict(
-          "cluster: needs workers_listen with a port, such as 0.0.0.0:7451, so that the cluster's "
-          "workers reach the daemon, also after a restart");
-    }
-  }
-  if (config.workers_listen.empty() && !config.workers_advertise.empty()) {
-    return conflict("workers_advertise needs workers_listen, for which it is another address");
-  }
-  if (!config.workers_listen.empty() && config.workers_advertise.empty()) {
-    ASSIGN_OR_RETURN(const HostPort workers, parse_host_port(config.workers_listen));
-    if (workers.host == "0.0.0.0" || workers.host == "::") {
-      return conflict("workers_listen: " + config.workers_listen +
-                      " is not an address that workers can reach; set workers_advertise to a "
-                      "host:port that they can");
-    }
-  }
-  const bool tls = !config.tls_certificate.empty();
-  if (config.listen.empty()) {
-    if (tls || !config.token_file.empty()) {
-      return conflict("tls_certificate and token_file need `listen`: only TCP uses them");
-    }
-    return {};
-  }
-  ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
-  if (!address.loopback() && !config.insecure && (!tls || config.token_file.empty())) {
-    return conflict("listen: " + config.listen +
-                    " is not a loopback address and needs tls_certificate, tls_key and token_file "
-                    "(or, on a network where everyone is trusted, insecure)");
-  }
-  return {};
-}
-
-Result<std::optional<gid_t>> find_socket_group(const Config& config) {
-  if (config.socket_group.empty()) return std::optional<gid_t>();
-  std::vector<char> buffer(1 << 20);  // room for the names of all members
-  group entry{};
-  group* found = nullptr;
-  (void)::getgrnam_r(config.socket_group.c_str(), &entry, buffer.data(), buffer.size(), &found);
-  if (found == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
-                      "socket_group: this machine has no group " +
-                          quoted_value(config.socket_group) +
-                          "; 'addgroup --system NAME' creates one");
-  }
-  return std::optional<gid_t>(found->gr_gid);
-}
-
 std::string describe_config(const Config& c) {
   const auto line = [](const char* name, const std::string& value) {
     return value.empty() ? std::string() : std::string(name) + ": " + value + "\n";
@@ -488,10 +414,11 @@ std::string describe_config(const Config& c) {
     clusters += (clusters.empty() ? "" : ", ") + YAML::Dump(YAML::Node(cluster.file.string()));
   return line("state_dir", c.state_dir) + line("socket", c.socket) +
          line("socket_group", c.socket_group) + line("socket_role", c.socket_role) +
+         line("front_socket", c.front_socket) + line("front_group", c.front_group) +
          line("listen", c.listen) + line("tls_certificate", c.tls_certificate) +
          line("tls_key", c.tls_key) + line("token_file", c.token_file) +
          line("workers_listen", c.workers_listen) + line("workers_advertise", c.workers_advertise) +
-         line("insecure", c.insecure ? "true" : "false") +
+         line("insecure_listen", c.insecure_listen ? "true" : "false") +
          line("cpu_slots", std::to_string(c.cpu_slots)) +
          line("gpu_slots", std::to_string(c.gpu_slots)) +
          line("threads_per_job", std::to_string(c.threads_per_job)) +

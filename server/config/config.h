@@ -48,13 +48,17 @@ struct Config {
   // Role in the project "default" of those to whom the store gives none there: none, viewer, member
   // or maintainer.
   std::string socket_role = "member";
-  std::string listen;  // host:port; empty: no TCP
+  // The Unix socket of the front end, in a folder of its own; empty: there is no front end.
+  std::filesystem::path front_socket;
+  std::string front_group;  // its members may use front_socket; empty: only the daemon's user
+  std::string listen;       // host:port; empty: no TCP
   std::filesystem::path tls_certificate;
   std::filesystem::path tls_key;
   std::filesystem::path token_file;
-  bool insecure = false;
-  std::string workers_listen;     // host:port for remote workers; empty: there are none
-  std::string workers_advertise;  // host:port at which they reach the daemon; empty: workers_listen
+  bool insecure_listen = false;  // `listen` may be an address beyond loopback
+  std::string workers_listen;    // host:port for remote workers; empty: no port of the daemon's own
+  // host:port at which they reach the daemon or its front end; empty: workers_listen
+  std::string workers_advertise;
   int cpu_slots = 0;  // the largest number of jobs at a time on the CPU; 0: number of cores
   int gpu_slots = 0;  // the largest number of jobs at a time on each GPU; 0: kGpuSlots
   // CPU threads of one job; 0: the number of cores divided by cpu_slots, or all cores if that is 0.
@@ -119,9 +123,16 @@ Status apply_config_text(std::string_view text, const std::string& origin, Confi
 /// Applies one flag. Error: CONFIG_INVALID.
 Status apply_setting(std::string_view name, std::string_view text, Config& config);
 
-/// Sets defaults that depend on other settings and checks combinations: TLS certificate and key, a
-/// listener that needs TLS and a token, a socket path that is too long. `program` is the real path
-/// of argv[0].
+/// Returns whether workers on other hosts are served, at a port of the daemon or through its front
+/// end.
+bool serves_remote_workers(const Config& config);
+/// Returns the Unix socket at which the front end serves remote workers: workers.sock next to
+/// front_socket. Empty if they do not come through a front end.
+std::filesystem::path workers_front_socket(const Config& config);
+
+/// Sets defaults that depend on other settings and checks combinations: TLS certificate and key, an
+/// address beyond loopback, the folder of front_socket, a socket path that is too long. `program`
+/// is the real path of argv[0].
 Status complete_config(const std::filesystem::path& program, Config& config);
 
 struct HostPort {
@@ -132,9 +143,11 @@ struct HostPort {
 /// Parses "127.0.0.1:7000", "[::1]:7000" or "localhost:7000".
 Result<HostPort> parse_host_port(std::string_view text);
 
-/// Returns the ID of socket_group, or nothing if it is not set. CONFIG_INVALID if this machine has
-/// no such group. Not part of complete_config(), so that `--print-config` works on any machine.
+/// These two return the ID of socket_group and of front_group, or nothing if it is not set.
+/// CONFIG_INVALID if this machine has no such group. Not part of complete_config(), so that
+/// `--print-config` works on any machine.
 Result<std::optional<gid_t>> find_socket_group(const Config& config);
+Result<std::optional<gid_t>> find_front_group(const Config& config);
 
 /// Returns the settings in the form of a configuration file, one line each, for `--print-config`.
 std::string describe_config(const Config& config);

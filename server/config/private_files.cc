@@ -94,6 +94,9 @@ std::string why_not_private(const fs::path& path, bool group_may_read) {
 Status check_private_files(const Config& config) {
   if (Status s = check_state_folder(config.state_dir); !s.ok()) return s;
   if (Status s = check_above("socket", config.socket); !s.ok()) return s;
+  if (!config.front_socket.empty()) {
+    if (Status s = check_above("front_socket", config.front_socket); !s.ok()) return s;
+  }
   if (config.tls_key.empty()) return {};
   const std::string why = why_not_private(config.tls_key, /*group_may_read=*/true);
   if (why.empty()) return {};

@@ -46,6 +46,7 @@ constexpr size_t kArrayQueueMax = 64;
 constexpr int kTransferThreads = 8;  // files that are written or read concurrently
 constexpr int kRemoteThreads = 4;    // the same, for remote workers
 constexpr std::chrono::milliseconds kShutdownGrace{500};
+constexpr const char* kWorkersIdentity = "workers.pem";  // next to the front end's sockets
 
 Status check_worker_program(const std::filesystem::path& worker) {
   if (::access(worker.c_str(), X_OK) == 0) return {};
@@ -140,7 +141,7 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
         transfers(kTransferThreads, kExecutorQueueMax),
-        remote_io(config.workers_listen.empty() ? 0 : kRemoteThreads, kExecutorQueueMax),
+        remote_io(serves_remote_workers(config) ? kRemoteThreads : 0, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,
@@ -185,6 +186,7 @@ struct Daemon::Impl {
   /// Passes the drained devices in the store to the inventory.
   Status read_drains();
   void report_sandbox();
+  void read_secrets();
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
     spdlog::warn("event={} {}", event, kv("message", message));
@@ -263,9 +265,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   }
   if (const std::optional<std::string> warning = sqlite_warning())
     warn("sqlite_version_unsafe", *warning);
-  if (config.insecure && !config.listen.empty()) {
-    warn("listener_insecure",
-         "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
+  if (config.insecure_listen && !config.listen.empty()) {
+    warn("listener_insecure", "listen " + config.listen + " is served without " +
+                                  (config.tls_certificate.empty() ? "TLS and without " : "") +
+                                  "a front end that limits strangers (insecure_listen is set)");
   }
   if (!config.tls_certificate.empty()) {
     ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
@@ -276,7 +279,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = read_drains(); !s.ok()) return s;
   if (Status s = forecaster.open(); !s.ok()) return s;
   if (Status s = cluster_rates->open(); !s.ok()) return s;
-  if (!config.workers_listen.empty()) {
+  if (serves_remote_workers(config)) {
     ASSIGN_OR_RETURN(worker_endpoint, WorkerEndpoint::open(config.state_dir, config.workers_listen,
                                                            config.workers_advertise));
   }
@@ -322,11 +325,21 @@ Status Daemon::Impl::open_worker_listeners() {
                    Listener::open_private(paths.worker_socket(), worker_service.get()));
   if (!worker_endpoint) return {};
   remote_service = make_remote_service(supervisor, executor, worker_files, remote_io);
-  ASSIGN_OR_RETURN(workers_listener, Listener::open_workers(
-                                         config.workers_listen, worker_endpoint->key_pem(),
-                                         worker_endpoint->certificate_pem(), remote_service.get()));
-  worker_endpoint->set_port(workers_listener->port());
-  spdlog::info("event=worker_endpoint_opened {} {}", kv("listen", config.workers_listen),
+  if (const std::filesystem::path socket = workers_front_socket(config); !socket.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<gid_t> group, find_front_group(config));
+    const std::filesystem::path identity = socket.parent_path() / kWorkersIdentity;
+    if (Status s = worker_endpoint->write_identity(identity, group); !s.ok()) return s;
+    ASSIGN_OR_RETURN(workers_listener,
+                     Listener::open_front_workers(socket, group, remote_service.get()));
+  } else {
+    ASSIGN_OR_RETURN(
+        workers_listener,
+        Listener::open_workers(config.workers_listen, worker_endpoint->key_pem(),
+                               worker_endpoint->certificate_pem(), remote_service.get()));
+    worker_endpoint->set_port(workers_listener->port());
+  }
+  spdlog::info("event=worker_endpoint_opened {} {} {}", kv("listen", config.workers_listen),
+               kv("front_socket", workers_front_socket(config).string()),
                kv("attach", worker_endpoint->attach_address()));
   return {};
 }
@@ -361,10 +374,32 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
     return s.error();
   }
   const Config& c = daemon->impl_->config;
-  spdlog::info("event=daemon_started version={} {} {} port={}", TRAINYARD_VERSION,
-               kv("socket", c.socket.string()), kv("listen", c.listen),
-               daemon->impl_->public_listener->port());
+  spdlog::info("event=daemon_started version={} {} {} {} port={}", TRAINYARD_VERSION,
+               kv("socket", c.socket.string()), kv("front_socket", c.front_socket.string()),
+               kv("listen", c.listen), daemon->impl_->public_listener->port());
   return daemon;
+}
+
+void Daemon::read_secrets() { impl_->read_secrets(); }
+
+void Daemon::Impl::read_secrets() {
+  if (!config.token_file.empty()) {
+    Result<Tokens> tokens = Tokens::load(config.token_file);
+    if (tokens.ok()) {
+      people.set_file_tokens(std::move(tokens).value());
+      spdlog::info("event=token_file_read {}", kv("path", config.token_file.string()));
+    } else {
+      spdlog::error("event=token_file_refused {}",
+                    kv("message", tokens.error().message + "; the earlier tokens stay valid"));
+    }
+  }
+  if (config.tls_certificate.empty()) return;
+  const Result<TlsFiles> tls = read_tls_files(config);
+  if (tls.ok()) {
+    spdlog::info("event=certificate_read {}", kv("certificate", tls->summary));
+  } else {
+    spdlog::error("event=certificate_refused {}", kv("message", tls.error().message));
+  }
 }
 
 Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -442,15 +477,21 @@ void check_sandbox(const Config& config, const std::function<void(const std::str
 Status check_listeners(const Config& config, const std::function<void(const std::string&)>& line) {
   ASSIGN_OR_RETURN(const std::optional<gid_t> group, find_socket_group(config));
   if (group) line("socket   ok  for the group " + config.socket_group);
+  if (!config.front_socket.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<gid_t> front_group, find_front_group(config));
+    line("front    ok  " + config.front_socket.string() +
+         (front_group ? " for the group " + config.front_group : ""));
+  }
   if (!config.tls_certificate.empty()) {
     ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
     line("tls      ok  " + tls.summary);
     if (tls.warning) line("tls      warning  " + *tls.warning);
   }
   if (Status s = check_clusters(config.clusters); !s.ok()) return s;
-  if (config.workers_listen.empty()) return {};
+  if (!serves_remote_workers(config)) return {};
   if (Status s = WorkerEndpoint::check(config.state_dir); !s.ok()) return s;
-  line("workers  ok  " + config.workers_listen);
+  line("workers  ok  " + (config.workers_listen.empty() ? workers_front_socket(config).string()
+                                                        : config.workers_listen));
   return {};
 }
 

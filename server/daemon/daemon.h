@@ -62,9 +62,13 @@ class Daemon {
   /// For a second signal: kills all workers and waits until they have ended. Their jobs resume from
   /// their last checkpoints.
   void kill_workers();
+  /// Reads token_file again: a token that is no longer in it is refused from then on. Checks the
+  /// certificate, which gRPC reads again itself. A file with an error changes nothing and is
+  /// logged.
+  void read_secrets();
   /// Returns the TCP port that was bound; 0 without one.
   int port() const;
-  /// Returns the address and the keys for remote workers; null without Config::workers_listen.
+  /// Returns the address and the keys for remote workers; null if none are served.
   const WorkerEndpoint* worker_endpoint() const;
 
  private:

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/config/log.h"
+#include "server/rpc/front.h"
 #include "server/store/audit_store.h"
 
 namespace trainyard::server {
@@ -45,20 +46,6 @@ std::string object_of(const google::protobuf::Message& request) {
     if (std::string text = text_field(request, field); !text.empty()) return text;
   }
   return {};
-}
-
-/// Returns "unix", or the address and port at the other end: "10.0.0.7:51234".
-std::string address_of(const grpc::CallbackServerContext& context) {
-  const std::string peer = context.peer();
-  if (peer.starts_with("unix:")) return "unix";
-  const size_t colon = peer.find(':');
-  std::string address = colon == std::string::npos ? peer : peer.substr(colon + 1);
-  for (const auto& [escape, sign] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    if (const size_t at = address.find(escape); at != std::string::npos) {
-      address.replace(at, 3, sign);
-    }
-  }
-  return address;
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds
                 ::chmod(path.c_str(), 0660) != 0)) {
     return make_error(ErrorCode::kFailedPrecondition, "LISTEN_FAILED",
                       "cannot give " + path.string() +
-                          " to socket_group: the daemon's user must be a member of that group");
+                          " to its group: the daemon's user must be a member of that group");
   }
   if (::listen(fd.get(), kBacklog) != 0) return listen_error(path.string(), errno);
   sockets_.push_back({std::move(fd), path.string(), bounds, std::move(pass_on), {}, {}, 0, 0});

@@ -1,6 +1,5 @@
 #include "server/rpc/auth.h"
 
-#include <grpcpp/security/auth_metadata_processor.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -159,11 +158,18 @@ std::shared_ptr<grpc::ServerCredentials> nameless_credentials() {
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const People& people) {
   if (config.tls_certificate.empty()) return grpc::InsecureServerCredentials();
-  ASSIGN_OR_RETURN(TlsFiles files, read_tls_files(config));
-  grpc::SslServerCredentialsOptions options;
-  options.pem_key_cert_pairs.push_back({std::move(files.key), std::move(files.certificate)});
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(people));
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials, tls_credentials(config));
+  credentials->SetAuthMetadataProcessor(token_gate(people));
+  return credentials;
+}
+
+std::shared_ptr<grpc::AuthMetadataProcessor> token_gate(const People& people) {
+  return std::make_shared<Gate>(people);
+}
+
+std::shared_ptr<grpc::ServerCredentials> front_workers_credentials() {
+  std::shared_ptr<grpc::ServerCredentials> credentials = nameless_credentials();
+  credentials->SetAuthMetadataProcessor(std::make_shared<WorkersGate>());
   return credentials;
 }
 

@@ -3,10 +3,12 @@
 // The Unix socket's file mode decides who may connect to it, and the kernel reports the user at the
 // other end of a connection, who is the caller. A caller who sends `authorization: Bearer TOKEN` is
 // the token's person instead, on every socket; connections other than those of the Unix socket need
-// a token. All our handlers call admit() first. A filter on the TCP port refuses all other calls
-// (reflection, unknown methods) without a token, except health checks.
+// a token. All our handlers call admit() first. A filter on the TCP port with TLS and on the front
+// end's socket refuses all other calls (reflection, unknown methods) without a token, except health
+// checks.
 #pragma once
 
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_context.h>
 #include <sys/types.h>
@@ -50,6 +52,13 @@ std::shared_ptr<grpc::ServerCredentials> nameless_credentials();
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const People& people);
 
+/// Returns the filter that refuses calls without a token to methods that are not ours. `people`
+/// must outlive the server.
+std::shared_ptr<grpc::AuthMetadataProcessor> token_gate(const People& people);
+
+/// Returns the credentials for the connections of a front end that serves remote workers: no calls
+/// but those of the WorkerService.
+std::shared_ptr<grpc::ServerCredentials> front_workers_credentials();
 /// Returns the credentials of the port for remote workers: TLS, and no calls but those of the
 /// WorkerService, whose handlers check the worker's credential (worker_service.cc).
 std::shared_ptr<grpc::ServerCredentials> workers_credentials(const std::string& key,

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "server/rpc/auth.h"
+#include "server/rpc/front.h"
 #include "server/rpc/reflection.h"
 #include "server/rpc/stream_limits.h"
 #include "src/base/handle.h"
@@ -55,16 +56,22 @@ Status check_socket_free(const std::filesystem::path& path) {
 }
 
 struct Bounds {
-  ConnectionBounds unix_socket, tcp, workers, remote_workers;
+  ConnectionBounds unix_socket, tcp, front, workers, remote_workers, front_workers;
 };
 /// Divides the descriptors that the process may open. A quarter (at least 256) is reserved for
 /// workers on this host, the store and files. A cluster's jobs have a connection for each worker
 /// that runs, so the remote workers' port gets a quarter of the rest, and an eighth if all its
-/// clients have the same address.
+/// clients have the same address. All connections of a front end come from one user.
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);
-  return {{open / 4, open / 4}, {open / 2, open / 4}, {kept / 2, kept / 2}, {open / 4, open / 8}};
+  const ConnectionBounds quarter{open / 4, open / 4};
+  return {.unix_socket = quarter,
+          .tcp = {open / 4, open / 4},
+          .front = quarter,
+          .workers = {kept / 2, kept / 2},
+          .remote_workers = {open / 4, open / 8},
+          .front_workers = quarter};
 }
 
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
@@ -89,14 +96,11 @@ void set_remote_connection_rules(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionRules& rules) {
+void set_public_connection_rules(grpc::ServerBuilder& builder) {
   // A client with an open stream sends a ping once a minute; one every 30 s is allowed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2 * 3600 * 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, static_cast<int>(rules.age_ms));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
-                             static_cast<int>(rules.age_grace_ms));
 }
 
 }  // namespace
@@ -110,7 +114,7 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   set_limits(builder, kMessageBytesMax, kStreamsPerConnectionMax, rules.transport_bytes_max);
-  set_public_connection_rules(builder, rules);
+  set_public_connection_rules(builder);
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
@@ -119,6 +123,16 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
                                      listener->add_user_acceptors(builder), group);
       !s.ok()) {
     return s.error();
+  }
+  if (!config.front_socket.empty()) {
+    if (Status s = check_socket_free(config.front_socket); !s.ok()) return s.error();
+    ASSIGN_OR_RETURN(const std::optional<gid_t> front_group, find_front_group(config));
+    if (Status s = listener->open_unix(
+            config.front_socket, bounds.front,
+            listener->add_acceptor(builder, front_credentials(token_gate(people))), front_group);
+        !s.ok()) {
+      return s.error();
+    }
   }
   if (!config.listen.empty()) {
     ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
@@ -184,10 +198,33 @@ Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& addr
   return listener;
 }
 
+Result<std::unique_ptr<Listener>> Listener::open_front_workers(const std::filesystem::path& socket,
+                                                               std::optional<gid_t> group,
+                                                               grpc::Service* service) {
+  if (Status s = check_socket_free(socket); !s.ok()) return s.error();
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  set_limits(builder, kWorkerMessageBytesMax, kStreamsPerConnectionMax,
+             ConnectionRules().transport_bytes_max);
+  std::unique_ptr<Listener> listener(new Listener());
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).front_workers;
+  if (Status s = listener->open_unix(
+          socket, bounds, listener->add_acceptor(builder, front_workers_credentials()), group);
+      !s.ok()) {
+    return s.error();
+  }
+  builder.RegisterService(service);
+  if (!listener->start(builder)) {
+    return listen_error(socket.string(), "the workers' server did not start", false);
+  }
+  return listener;
+}
+
 Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
                            Acceptor::PassOn pass_on, std::optional<gid_t> group) {
-  socket_ = path;
-  return acceptor_.listen_unix(path, bounds, std::move(pass_on), group);
+  if (Status s = acceptor_.listen_unix(path, bounds, std::move(pass_on), group); !s.ok()) return s;
+  unix_sockets_.push_back(path);
+  return {};
 }
 
 Acceptor::PassOn Listener::add_user_acceptors(grpc::ServerBuilder& builder) {
@@ -253,7 +290,7 @@ void Listener::shutdown(std::chrono::milliseconds grace) {
   server_->Wait();
   server_.reset();
   std::error_code ec;
-  std::filesystem::remove(socket_, ec);
+  for (const std::filesystem::path& path : unix_sockets_) std::filesystem::remove(path, ec);
 }
 
 }  // namespace trainyard::server

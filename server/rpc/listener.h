@@ -1,9 +1,12 @@
 // server/rpc/listener.h: the gRPC servers: limits, sockets, TLS, health, reflection.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,10 +33,6 @@ inline constexpr int kMessageBytesMax = 4 << 20;
 
 /// Limits of the public connections.
 struct ConnectionRules {
-  // After this time a connection is closed, so that new certificates and tokens take effect within
-  // the hour. Clients resume their streams.
-  int64_t age_ms = 3'600'000;
-  int64_t age_grace_ms = 300'000;                  // for calls that still run at that time
   size_t transport_bytes_max = size_t{256} << 20;  // memory for all connections of a server
 };
 
@@ -41,7 +40,7 @@ struct ConnectionRules {
 class Listener {
  public:
   /// Opens the public API's Unix socket, with the group of socket_group if there is one, and, if
-  /// configured, its TCP port. Errors:
+  /// configured, the front end's socket and the TCP port. Errors:
   /// FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; errors of reading the TLS files.
   static Result<std::unique_ptr<Listener>> open_public(const Config& config, const People& people,
                                                        const std::vector<grpc::Service*>& services,
@@ -56,6 +55,11 @@ class Listener {
                                                         const std::string& key,
                                                         const std::string& certificate,
                                                         grpc::Service* service);
+  /// Opens the Unix socket at which a front end serves remote workers, for the group's members if
+  /// there is one. Errors as for open_public().
+  static Result<std::unique_ptr<Listener>> open_front_workers(const std::filesystem::path& socket,
+                                                              std::optional<gid_t> group,
+                                                              grpc::Service* service);
   ~Listener();
 
   /// Returns the TCP port that was bound; 0 without one.
@@ -82,7 +86,7 @@ class Listener {
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> external_acceptors_;
   Acceptor acceptor_;  // destroyed before `external_acceptors_`, which it uses
   std::vector<std::string> names_;
-  std::filesystem::path socket_;
+  std::vector<std::filesystem::path> unix_sockets_;  // deleted at shutdown
   int port_ = 0;
 };
 

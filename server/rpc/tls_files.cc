@@ -1,5 +1,7 @@
 #include "server/rpc/tls_files.h"
 
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/asn1.h>
 #include <openssl/bio.h>
 #include <openssl/evp.h>
@@ -16,6 +18,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kPemBytesMax = 1 << 20;
+constexpr unsigned kReadAgainSeconds = 1;
 
 using PrivateKey = Handle<EVP_PKEY, EVP_PKEY_free>;
 using Certificate = Handle<X509, X509_free>;
@@ -95,6 +98,16 @@ Result<TlsFiles> read_tls_files(const Config& config) {
   }
   files.warning = validity_warning(certificate.get());
   return files;
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> tls_credentials(const Config& config) {
+  if (Result<TlsFiles> files = read_tls_files(config); !files.ok()) return std::move(files).error();
+  using Watcher = grpc::experimental::FileWatcherCertificateProvider;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<Watcher>(config.tls_key, config.tls_certificate, kReadAgainSeconds));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 }  // namespace trainyard::server

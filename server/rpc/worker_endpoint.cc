@@ -32,14 +32,19 @@ using PrivateKey = Handle<EVP_PKEY, EVP_PKEY_free>;
 using Certificate = Handle<X509, X509_free>;
 using Memory = Handle<BIO, BIO_free>;
 
-/// Writes a file that no other user can read at any time.
-Status write_private(const std::filesystem::path& path, std::string_view bytes) {
+/// Writes a file that no other user can read at any time, except for the members of a group.
+Status write_private(const std::filesystem::path& path, std::string_view bytes,
+                     std::optional<gid_t> group = std::nullopt) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
   std::error_code ec;
   std::filesystem::remove(temporary, ec);
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd) return file_error("cannot create", temporary, errno);
+  if (group &&
+      (::fchown(fd.get(), static_cast<uid_t>(-1), *group) != 0 || ::fchmod(fd.get(), 0640) != 0)) {
+    return file_error("cannot give to front_group", temporary, errno);
+  }
   if (::write(fd.get(), bytes.data(), bytes.size()) != std::ssize(bytes) ||
       ::fsync(fd.get()) != 0) {
     return file_error("cannot write", temporary, errno == 0 ? ENOSPC : errno);
@@ -169,6 +174,11 @@ Result<std::unique_ptr<WorkerEndpoint>> WorkerEndpoint::open(const std::filesyst
   std::tie(endpoint->key_, endpoint->certificate_) = std::move(pems).value();
   endpoint->enrolment_key_ = std::move(key).value();
   return endpoint;
+}
+
+Status WorkerEndpoint::write_identity(const std::filesystem::path& path,
+                                      std::optional<gid_t> group) const {
+  return write_private(path, key_ + certificate_, group);
 }
 
 Status WorkerEndpoint::check(const std::filesystem::path& state_dir) {

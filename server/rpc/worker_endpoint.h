@@ -9,8 +9,11 @@
 // run, or that wait in a cluster queue with an old secret, are refused.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/result.h"
@@ -33,6 +36,9 @@ class WorkerEndpoint {
   std::string certificate_pem() const { return certificate_; }
   /// Returns the private key in PEM, which only the listener of the port uses.
   const std::string& key_pem() const { return key_; }
+  /// Writes the key and the certificate to a file that only the daemon's user and the group's
+  /// members can read, for a front end that serves the workers. File system errors.
+  Status write_identity(const std::filesystem::path& path, std::optional<gid_t> group) const;
   /// Returns the host:port that workers connect to (--attach).
   std::string attach_address() const;
   /// Returns the secret of a task, which its worker reads as the first line of standard input. It

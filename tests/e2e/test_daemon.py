@@ -109,7 +109,7 @@ class Manners(DaemonTest):
             connection.close()
         for server in (f"127.0.0.1:{port}", f"unix:{daemon.socket}"):
             # The daemon notices closed connections one after the other; it refuses new ones until then.
-            wait_until(lambda: daemon.cli("list", "--server", server, check=False).returncode == 0, f"{server} answers")
+            wait_until(lambda: daemon.cli("health", "--server", server, check=False).returncode == 0, f"{server} answers")
         for name in names:
             self.assertEqual(daemon.cli("wait", name, check=False).returncode, 0, daemon.job(name))
         self.assertEqual(daemon.stop(), 0)
@@ -140,8 +140,8 @@ class Manners(DaemonTest):
             folder = self.folder / "port"
             self.one_line(run_daemon("--state-dir", folder, "--listen", f"127.0.0.1:{port}"), str(port))
 
-    def test_foreign_address_needs_tls_or_insecure(self):
-        self.one_line(run_daemon("--state-dir", self.folder / "open", "--listen", "0.0.0.0:0"), "tls_certificate", "insecure")
+    def test_foreign_address_needs_a_front_end_or_insecure_listen(self):
+        self.one_line(run_daemon("--state-dir", self.folder / "open", "--listen", "0.0.0.0:0"), "front_socket", "insecure_listen")
 
     def test_unknown_configuration_key(self):
         path = self.write("config.yaml", "state_dirr: /tmp/x\n")
@@ -173,10 +173,13 @@ class Manners(DaemonTest):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        daemon = Daemon(self.folder / "tcp", "--listen", f"127.0.0.1:{port}").start()
-        done = daemon.cli("list", "--server", f"127.0.0.1:{port}")
-        self.assertEqual(done.returncode, 0)
-        daemon.stop()
+        token = self.write("tcp-token", "0123456789abcdef0123\n")
+        token.chmod(0o600)
+        daemon = Daemon(self.folder / "tcp", "--listen", f"127.0.0.1:{port}", "--token-file", str(token)).start()
+        self.addCleanup(daemon.stop)
+        server = ["--server", f"127.0.0.1:{port}"]
+        self.assertEqual(daemon.cli("list", *server, "--token-file", token).returncode, 0)
+        self.assert_refused(daemon.cli("list", *server, check=False), 3, "CREDENTIALS_MISSING")
 
 
 if __name__ == "__main__":

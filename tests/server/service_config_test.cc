@@ -93,7 +93,7 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_NE(refusal_of("cpu_slots: 010x\n").find("0 to 64"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slots: 2\n").find("given twice"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slots: [1]\n").find("one plain value"), std::string::npos);
-  EXPECT_NE(refusal_of("insecure: yes\n").find("true or false"), std::string::npos);
+  EXPECT_NE(refusal_of("insecure_listen: yes\n").find("true or false"), std::string::npos);
   EXPECT_NE(refusal_of("log_level: loud\n").find("debug, info"), std::string::npos);
   EXPECT_NE(refusal_of("listen: nowhere\n").find("host:port"), std::string::npos);
   EXPECT_NE(refusal_of("upload_bytes_max: 99999999GiB\n").find("bytes"), std::string::npos);
@@ -120,6 +120,16 @@ TEST(ServiceConfig, RemoteWorkersGetAReachableAddress) {
   }
   EXPECT_NE(completed("workers_advertise: head:7451\n").find("needs workers_listen"),
             std::string::npos);
+  const std::string front = "front_socket: /run/front/trainyard.sock\n";
+  EXPECT_NE(completed(front + "workers_advertise: head:7451\n").find("state_dir"),
+            std::string::npos);
+  Config config;
+  config.front_socket = "/run/front/trainyard.sock";
+  EXPECT_EQ(workers_front_socket(config), "");
+  config.workers_advertise = "head:7451";
+  EXPECT_EQ(workers_front_socket(config), "/run/front/workers.sock");
+  config.workers_listen = "192.0.2.1:7451";
+  EXPECT_EQ(workers_front_socket(config), "") << "they come to the daemon's own port";
 }
 
 TEST(ServiceConfig, PricesAreNotNegative) {
@@ -180,25 +190,47 @@ TEST(ServiceConfig, ASettingThatRepeatsIsAListInTheFileAndSeveralFlags) {
   }
 }
 
-TEST(ServiceConfig, AListenerBeyondLoopbackNeedsTlsAndTokensOrInsecure) {
-  const auto complete = [](const char* listen, bool tls, bool token, bool insecure) {
+TEST(ServiceConfig, AListenerBeyondLoopbackNeedsInsecureListen) {
+  const auto refusal = [](const std::string& text) {
+    Config config;
+    const Status applied = apply_config_text("state_dir: /tmp/a\n" + text, "f", config);
+    EXPECT_TRUE(applied.ok()) << text;
+    const Status s = complete_config("/bin/x", config);
+    return s.ok() ? "" : s.error().message;
+  };
+  const std::string tls = "tls_certificate: /tmp/pem\ntls_key: /tmp/pem\n";
+  const std::string all = "listen: 0.0.0.0:1\n";
+  for (const char* loopback : {"127.0.0.1:1", "'[::1]:1'", "localhost:1"}) {
+    EXPECT_EQ(refusal("listen: " + std::string(loopback) + "\n"), "");
+    EXPECT_EQ(refusal("listen: " + std::string(loopback) + "\n" + tls), "");
+  }
+  for (const std::string& text : {all, all + tls, all + tls + "token_file: /tmp/token\n"}) {
+    EXPECT_NE(refusal(text).find("set front_socket"), std::string::npos) << text;
+    EXPECT_EQ(refusal(text + "insecure_listen: true\n"), "");
+  }
+  EXPECT_NE(refusal(tls).find("needs `listen`"), std::string::npos);
+  EXPECT_NE(refusal("token_file: /tmp/token\n").find("front_socket"), std::string::npos);
+  EXPECT_EQ(refusal("token_file: /tmp/token\nfront_socket: /run/front/s.sock\n"), "");
+}
+
+TEST(ServiceConfig, TheFrontEndsSocketHasAFolderOfItsOwn) {
+  const auto refusal = [](const std::string& front) {
     Config config;
     config.state_dir = "/tmp/a";
-    config.listen = listen;
-    config.insecure = insecure;
-    if (tls) config.tls_certificate = config.tls_key = "/tmp/pem";
-    if (token) config.token_file = "/tmp/token";
-    return complete_config("/bin/x", config).ok();
+    config.socket = "/run/trainyard/trainyard.sock";
+    config.front_socket = front;
+    const Status s = complete_config("/bin/x", config);
+    return s.ok() ? "" : s.error().message;
   };
-  EXPECT_TRUE(complete("127.0.0.1:1", false, false, false));
-  EXPECT_TRUE(complete("[::1]:1", false, false, false));
-  EXPECT_TRUE(complete("localhost:1", false, false, false));
-  EXPECT_FALSE(complete("0.0.0.0:1", false, false, false));
-  EXPECT_FALSE(complete("0.0.0.0:1", true, false, false));
-  EXPECT_FALSE(complete("0.0.0.0:1", false, true, false));
-  EXPECT_TRUE(complete("0.0.0.0:1", true, true, false));
-  EXPECT_TRUE(complete("0.0.0.0:1", false, false, true));
-  EXPECT_FALSE(complete("", true, false, false));
+  EXPECT_NE(refusal("/run/trainyard/front.sock").find("folder of its own"), std::string::npos);
+  EXPECT_NE(refusal("/tmp/a/front.sock").find("folder of its own"), std::string::npos);
+  EXPECT_EQ(refusal("/run/trainyard-front/trainyard.sock"), "");
+  Config config;
+  config.state_dir = "/tmp/a";
+  config.front_group = "root";
+  const Status s = complete_config("/bin/x", config);
+  ASSERT_FALSE(s.ok());
+  EXPECT_NE(s.error().message.find("front_group needs front_socket"), std::string::npos);
 }
 
 TEST(ServiceConfig, ASocketPathThatIsTooLongIsRefusedBeforeTheLibraryCutsIt) {

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <grpc/grpc.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -104,6 +108,26 @@ class ServiceTest : public ::testing::Test {
     auto c = std::make_unique<grpc::ClientContext>();
     c->set_deadline(std::chrono::system_clock::now() + patience());
     return c;
+  }
+
+  /// Makes a unary call whose request is `bytes`, which need not be a valid message.
+  grpc::Status call_raw(const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer response;
+    std::mutex mu;
+    std::condition_variable done;
+    std::optional<grpc::Status> status;
+    auto c = context();
+    stub.UnaryCall(c.get(), method, grpc::StubOptions(), &request, &response, [&](grpc::Status s) {
+      const std::lock_guard lock(mu);
+      status = s;
+      done.notify_all();
+    });
+    std::unique_lock lock(mu);
+    done.wait(lock, [&] { return status.has_value(); });
+    return *status;
   }
 
   /// Watches a job to the end of the stream. Returns its events and sets `end` to the stream's
