@@ -991,7 +991,7 @@ TEST_F(ServiceJob, ABadSpecIsRefusedByFieldAndNothingIsStored) {
   };
   EXPECT_EQ(refusal([](auto& r) { r.clear_spec(); }), "FIELD_REQUIRED");
   EXPECT_EQ(refusal([](auto& r) { r.set_job_id("No!"); }), "NAME_MALFORMED");
-  EXPECT_EQ(refusal([](auto& r) { r.set_parent("projects/other"); }), "ACCESS_DENIED");
+  EXPECT_EQ(refusal([](auto& r) { r.set_parent("projects/other"); }), "PROJECT_NOT_FOUND");
   EXPECT_EQ(refusal([](auto& r) { r.set_request_id("7"); }), "REQUEST_ID_MALFORMED");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->clear_dataset(); }), "FIELD_REQUIRED");
   EXPECT_EQ(refusal([](auto& r) { r.mutable_spec()->mutable_dataset()->set_name("nowhere"); }),

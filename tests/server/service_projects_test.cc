@@ -1,6 +1,7 @@
 // Tests of two projects on one server: what has the same name in both, what one shares with the
 // other, and what one must not learn of the other. Who may call what is tested in
 // service_access_test.cc.
+#include "tests/server/access_support.h"
 #include "tests/server/service_support.h"
 #include "trainyard/v1/people_service.grpc.pb.h"
 
@@ -292,6 +293,85 @@ TEST_F(ServiceProjects, AJobWaitsOnlyForJobsOfItsProject) {
   EXPECT_NE(s.error_message().find("is of another project, expected a job of projects/lab"),
             std::string::npos)
       << s.error_message();
+}
+
+/// What people see who are in one project only; "vision" and "secret" have the same objects.
+class ServiceProjectViews : public ServiceAccessTest {
+ protected:
+  v1::Model model(const char* caller, const std::string& name) {
+    v1::Model model;
+    return parsed(must(as(caller), "GetModel", "name: '" + name + "'"), model);
+  }
+  int64_t queued(const char* caller) {
+    v1::ServerInfo info;
+    return parsed(must(as(caller), "GetServerInfo", ""), info).jobs_queued();
+  }
+  std::vector<std::string> projects_listed(const char* caller) {
+    v1::ListJobsResponse response;
+    parsed(must(as(caller), "ListJobs", "parent: 'projects/-' page_size: 1000"), response);
+    std::set<std::string> projects;
+    for (const v1::Job& job : response.jobs()) {
+      projects.insert(job.name().substr(0, job.name().find("/jobs/")));
+    }
+    return {projects.begin(), projects.end()};
+  }
+};
+
+TEST_F(ServiceProjectViews, CountsAndListsAreOfTheCallersProjects) {
+  must(as("other"), "SubmitJob",
+       "parent: 'projects/secret' job_id: 'waits' " + replaced(kSpec, "$P", "secret"));
+  EXPECT_EQ(queued("other"), 1);
+  EXPECT_EQ(queued("member"), 0);
+  EXPECT_EQ(queued("stranger"), 0);
+  EXPECT_EQ(queued("operator"), 1) << "operators have the whole queue";
+  EXPECT_EQ(queued("admin"), 1);
+  EXPECT_EQ(projects_listed("other"), std::vector<std::string>{"projects/secret"});
+  EXPECT_EQ(projects_listed("member"), std::vector<std::string>{"projects/vision"});
+  EXPECT_EQ(projects_listed("stranger"), std::vector<std::string>());
+  EXPECT_EQ(projects_listed("admin"),
+            (std::vector<std::string>{"projects/secret", "projects/vision"}));
+}
+
+TEST_F(ServiceProjectViews, ASharedModelTellsNothingElseOfItsProject) {
+  must(nullptr, "ResumeDevice", "name: 'devices/cpu'");
+  must(as("other"), "SubmitJob",
+       "parent: 'projects/secret' job_id: 'trained' " + replaced(kSpec, "$P", "secret"));
+  ASSERT_TRUE(eventually([&] {
+    v1::Job job;
+    return parsed(must(as("other"), "GetJob", "name: 'projects/secret/jobs/trained'"), job)
+               .state() == v1::SUCCEEDED;
+  }));
+  const std::string name = "projects/secret/models/trained";
+  must(as("other"), "Share", "name: '" + name + "' with_project: 'projects/vision'");
+  v1::Model seen = model("other", name);
+  EXPECT_EQ(seen.owner(), "other");
+  EXPECT_EQ(seen.job(), "projects/secret/jobs/trained");
+  EXPECT_EQ(seen.dataset(), "projects/secret/datasets/iris@1");
+  seen = model("member", name);
+  EXPECT_EQ(seen.name(), name);
+  EXPECT_EQ(seen.job(), "");
+  EXPECT_EQ(seen.dataset(), "");
+  must(nullptr, "Share", "name: 'projects/secret/datasets/iris' with_project: 'projects/vision'");
+  EXPECT_EQ(model("member", name).dataset(), "projects/secret/datasets/iris@1");
+  EXPECT_EQ(model("member", name).job(), "");
+
+  // A later model of the same name is another one.
+  must(as("other"), "DeleteModel", "name: '" + name + "'");
+  EXPECT_EQ(call(as("member"), "GetModel", "name: '" + name + "'").reason(), "PROJECT_NOT_FOUND");
+}
+
+TEST_F(ServiceProjectViews, OnlyTheOwnerAndMaintainersAddVersionsToADataset) {
+  const std::string data = upload_to("vision", "a,species\n1,x\n2,y\n3,x\n4,y\n");
+  const std::string request =
+      "parent: 'projects/vision' dataset_id: 'iris' spec { sources { role: DATA sha256: '" + data +
+      "' } csv { target: 'species' } }";
+  EXPECT_EQ(call(as("member"), "CreateDataset", request).reason(), "ROLE_REQUIRED");
+  v1::Dataset dataset;
+  parsed(must(as("maintainer"), "CreateDataset", request), dataset);
+  EXPECT_EQ(dataset.version(), 2);
+  EXPECT_EQ(dataset.owner(), "maintainer");
+  parsed(must(as("member"), "CreateDataset", request), dataset);
+  EXPECT_EQ(dataset.version(), 2) << "the same content changes nothing";
 }
 
 }  // namespace
