@@ -59,6 +59,14 @@ constexpr Remedy kOfWaiting[] = {
     {"WAITING_FOR_MEMORY",
      "End the processes that use the device's memory; the job then starts by itself within "
      "seconds. 'trainyard device list' shows how much they use."},
+    {"QUOTA_DEVICES",
+     "It starts by itself once other jobs of the same owner or project have ended. 'trainyard "
+     "quota "
+     "list' shows the quotas and what is used of them; an admin can raise them."},
+    {"QUOTA_DEVICE_HOURS",
+     "It starts by itself at the time that the message names. 'trainyard usage' shows what has "
+     "used "
+     "the hours, 'trainyard quota list' the quotas; an admin can raise them."},
     {"WAITING_FOR_JOB", "It starts by itself once that job has ended in the required state."},
     {"NO_DEVICE", "'trainyard device list' says why no device can be used."},
     {"STORAGE_FULL", "Free space on the server's disk; the job then continues by itself."},

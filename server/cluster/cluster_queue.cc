@@ -73,12 +73,16 @@ std::optional<ClusterState> ClusterQueue::state_of(const std::string& cluster,
   return state;
 }
 
-Decisions ClusterQueue::decide(const Shares& shares, bool draining, int64_t now_us) const {
+Decisions ClusterQueue::decide(const Shares& shares, bool draining, int64_t now_us,
+                               Quotas quotas) const {
   Decisions all;
+  all.waits.quotas = std::move(quotas);
   for (const auto& [cluster, queue] : waiting_) {
     const std::optional<ClusterState> state = state_of(cluster, draining);
     if (!state) continue;
-    Decisions decisions = decide_cluster(queue, *state, shares, now_us);
+    Decisions decisions =
+        decide_cluster(queue, *state, shares, now_us, std::move(all.waits.quotas));
+    all.waits.quotas = std::move(decisions.waits.quotas);
     TRAINYARD_CHECK(std::cmp_less_equal(decisions.starts.size(),
                                         std::max(0, state->waiting_max - state->waiting)),
                     std::to_string(decisions.starts.size()) +
@@ -94,7 +98,8 @@ Decisions ClusterQueue::decide(const Shares& shares, bool draining, int64_t now_
   return all;
 }
 
-std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares, bool draining,
+std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares,
+                                            const Quotas& quotas, bool draining,
                                             int64_t now_us) const {
   const std::string& cluster = job.spec.resources().cluster();
   if (cluster.empty()) return std::nullopt;
@@ -103,6 +108,7 @@ std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares
     if (queue == waiting_.end()) return std::nullopt;
     const WaitingJob* waiting = queue->second.find(job.uid);
     if (waiting == nullptr) return std::nullopt;
+    if (auto held = quotas.reason(*waiting, now_us); held && !draining) return held;
     const std::optional<ClusterState> state = state_of(cluster, draining);
     return cluster_reason(*waiting, state ? &*state : nullptr,
                           cluster_position(queue->second, *waiting, shares, now_us), now_us);
@@ -117,8 +123,9 @@ std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares
                         " to it as " + sight->handle + "; its worker is starting."};
 }
 
-void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
-                          size_t count_max, const std::string& uid) const {
+void ClusterQueue::add_to(QueueView& view, const Shares& shares, const Quotas& quotas,
+                          bool draining, int64_t now_us, size_t count_max,
+                          const std::string& uid) const {
   const auto add = [&](QueuedJob job) {
     if (view.jobs.size() < count_max && (uid.empty() || job.uid == uid)) {
       view.jobs.push_back(std::move(job));
@@ -160,7 +167,10 @@ void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, 
       job.priority = waiting->priority;
       job.position = position;
       job.device = std::string(kClusterPrefix) + cluster;
-      if (auto why = cluster_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {
+      if (auto held = quotas.reason(*waiting, now_us); held && !draining) {
+        job.why = std::move(*held);
+      } else if (auto why =
+                     cluster_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {
         job.why = std::move(*why);
       }
       add(std::move(job));

@@ -34,17 +34,18 @@ class ClusterQueue {
   /// Replaces the lists of devices and clusters that projects may use.
   void set_project_devices(ProjectDevices lists) { project_devices_ = std::move(lists); }
 
-  /// Decides which jobs to submit to which cluster now.
-  Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;
+  /// Decides which jobs to submit to which cluster now. The result's `waits` has the quotas with
+  /// these jobs.
+  Decisions decide(const Shares& shares, bool draining, int64_t now_us, Quotas quotas) const;
   /// Returns why the job waits, in this queue or in the cluster's. Returns nothing for a job
   /// without a cluster, or if the job's own state explains more.
-  std::optional<WaitReason> why(const Job& job, const Shares& shares, bool draining,
-                                int64_t now_us) const;
+  std::optional<WaitReason> why(const Job& job, const Shares& shares, const Quotas& quotas,
+                                bool draining, int64_t now_us) const;
   /// Appends the jobs that wait for clusters to `view`, for each cluster first those in the
   /// cluster's own queue. Adds jobs until `view` has `count_max`; if `uid` is not empty, adds only
   /// that job.
-  void add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
-              size_t count_max, const std::string& uid) const;
+  void add_to(QueueView& view, const Shares& shares, const Quotas& quotas, bool draining,
+              int64_t now_us, size_t count_max, const std::string& uid) const;
 
  private:
   std::optional<ClusterState> state_of(const std::string& cluster, bool draining) const;

@@ -114,6 +114,15 @@ std::string build_of(const std::filesystem::path& worker) {
   return "worker " + std::to_string(size) + "-" + std::to_string(time);
 }
 
+/// Returns the prices of the kinds of devices that have one.
+DevicePrices prices_of(const Config& config) {
+  DevicePrices prices{{"cpu", config.cpu_price_per_hour}, {"gpu", config.gpu_price_per_hour}};
+  for (const ClusterConfig& cluster : config.clusters) {
+    prices[std::string(kClusterPrefix) + cluster.name] = cluster.price_per_hour;
+  }
+  return prices;
+}
+
 ForecasterOptions forecaster_options(const Config& config) {
   return {.threads_per_job = config.threads_per_job,
           .cpu_price_per_hour = config.cpu_price_per_hour,
@@ -291,10 +300,11 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     dispatcher.devices_changed();
     return {};
   };
-  services = std::make_unique<PublicServices>(ServiceParts{
-      frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest, predict,
-      one_shot_tasks, forecaster, *cluster_rates, disk, warnings, drains_changed,
-      parts.clock->wall_us(), parts.backup_stall_ms, parts.watch_heartbeat_ms});
+  services = std::make_unique<PublicServices>(
+      ServiceParts{frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest,
+                   predict, one_shot_tasks, forecaster, *cluster_rates, disk, warnings,
+                   drains_changed, [this] { dispatcher.devices_changed(); }, parts.clock->wall_us(),
+                   parts.backup_stall_ms, parts.watch_heartbeat_ms});
   if (Status s = ingest.recover(); !s.ok()) return s;
   ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, people, services->all(),
                                                           services->names(), parts.connections));
@@ -351,6 +361,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;
+  options.prices = prices_of(config);
   options.free_bytes = parts.free_bytes;
   options.copied = [](const SchemaCopy& copy) {
     spdlog::info("event=store_copied {} schema={} next_schema={} bytes={}",

@@ -17,6 +17,19 @@ namespace {
 /// Returns an ID that depends only on job and attempt, so that every daemon computes the same one.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
+/// Returns the sum of the energy counters of the devices of these names; nothing if one of them has
+/// none.
+std::optional<double> energy_of(const std::vector<Device>& devices,
+                                const std::vector<std::string>& names) {
+  double joules = 0;
+  for (const std::string& name : names) {
+    const auto device = std::ranges::find(devices, name, &Device::name);
+    if (device == devices.end() || !device->energy_joules) return std::nullopt;
+    joules += *device->energy_joules;
+  }
+  return joules;
+}
+
 }  // namespace
 
 Status Attempts::start(const StartDecision& decision, const std::vector<Device>& devices) {
@@ -75,6 +88,7 @@ void Attempts::start_here(const Job& job, const Dataset& dataset, const std::str
     if (device != devices.end()) task.gpus.push_back(device->uuid);
   }
   add(job, parts_.supervisor.start(std::move(task)), owner);
+  live_.at(job.uid).energy_joules = energy_of(devices, job.devices);
 }
 
 void Attempts::add(const Job& job, std::string task, std::shared_ptr<TrainTask> owner) {
@@ -107,9 +121,26 @@ Status Attempts::adopt(const Job& job) {
 void Attempts::forget(const std::string& uid, int32_t attempt) {
   const auto it = live_.find(uid);
   if (it == live_.end() || it->second.attempt != attempt) return;
-  if (!it->second.cluster.empty()) parts_.clusters.forget(it->second.cluster, uid, attempt);
+  Live& live = it->second;
+  if (!live.cluster.empty()) parts_.clusters.forget(live.cluster, uid, attempt);
+  if (live.energy_joules && !live.shares) {
+    ended_.push_back({uid, attempt, std::move(live.devices), *live.energy_joules});
+  }
   live_.erase(it);
   parts_.index.remove_process(uid);
+}
+
+void Attempts::store_energy(const std::vector<Device>& devices) {
+  for (const Ended& ended : std::exchange(ended_, {})) {
+    const std::optional<double> now = energy_of(devices, ended.devices);
+    // The counter begins anew when the driver is loaded.
+    if (!now || *now < ended.energy_joules) continue;
+    parts_.store.quotas().add_energy(
+        ended.uid, ended.attempt, *now - ended.energy_joules, [uid = ended.uid](const Status& s) {
+          if (s.ok()) return;
+          spdlog::warn("event=energy_not_stored uid={} {}", uid, kv("what", s.error().message));
+        });
+  }
 }
 
 void Attempts::stop(const std::string& uid, const char* reason) {

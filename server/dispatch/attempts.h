@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -54,6 +55,11 @@ class Attempts {
   /// Removes the attempt, whose process has ended.
   void forget(const std::string& uid, int32_t attempt);
 
+  /// Returns whether attempts have ended whose energy is not stored yet.
+  bool has_unmetered() const { return !ended_.empty(); }
+  /// Stores the energy that these attempts have used, by the counters of the devices as just read.
+  void store_energy(const std::vector<Device>& devices);
+
   /// Requests the job's worker to stop, if it has one.
   void stop(const std::string& uid, const char* reason);
   /// Requests all workers of this host to stop within `grace_ms`.
@@ -73,6 +79,16 @@ class Attempts {
     std::string cluster = {};  // the cluster that runs the attempt; empty: this host does
     bool leaves = false;       // it was requested to stop because its device is drained
     bool shares = false;       // the store has recorded that another job shared its device
+    // The sum of its devices' energy counters at its start. Nothing if one of them has none, or if
+    // an earlier daemon started the attempt.
+    std::optional<double> energy_joules = {};
+  };
+  /// An attempt that has ended and had its devices to itself.
+  struct Ended {
+    std::string uid;
+    int32_t attempt = 0;
+    std::vector<std::string> devices;
+    double energy_joules = 0;  // Live::energy_joules
   };
   void start_here(const Job& job, const Dataset& dataset, const std::string& nonce,
                   const std::vector<Device>& devices);
@@ -90,6 +106,7 @@ class Attempts {
   std::weak_ptr<Attempts> self_;
   const std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
   std::unordered_map<std::string, Live> live_;  // by uid
+  std::vector<Ended> ended_;
 };
 
 }  // namespace trainyard::server

@@ -76,14 +76,16 @@ void DispatchIndex::put(const JobBrief& job) {
   if (placed) {
     TRAINYARD_CHECK(!placed->devices.empty(), "job " + job.uid + " is active without a device");
     if (before == active_.end()) {
-      shares_.change(job.owner, std::ssize(placed->devices), now_us);
+      shares_.change(job.owner, count_devices(placed->devices, job.resources), now_us);
     } else {  // the job was active already: keep the times that say how much work a kill would lose
       placed->start_time_us = before->second.start_time_us;
       placed->saved_time_us = before->second.saved_time_us;
+      placed->owner = before->second.owner;  // who has the devices, even if the job was given away
     }
     active_.insert_or_assign(job.uid, std::move(*placed));
   } else if (before != active_.end()) {
-    shares_.change(job.owner, -std::ssize(before->second.devices), now_us);
+    shares_.change(before->second.owner, -count_devices(before->second.devices, job.resources),
+                   now_us);
     active_.erase(before);
   }
   place(job.uid);
@@ -169,7 +171,7 @@ void DispatchIndex::set_project_devices(const ProjectDevices& lists) {
   cluster_queue_.set_project_devices(lists);
 }
 
-DispatchIndex::Pass DispatchIndex::decide(Devices devices, bool draining) {
+DispatchIndex::Pass DispatchIndex::decide(Devices devices, Quotas quotas, bool draining) {
   const MutexLock lock(mu_);
   take_paces();
   for (Device& device : devices.devices) {
@@ -178,10 +180,12 @@ DispatchIndex::Pass DispatchIndex::decide(Devices devices, bool draining) {
   fleet_.set_devices(std::move(devices));
   policy_.draining = draining;
   Pass pass;
-  pass.here = server::decide(queue_, fleet_, shares_, policy_, clock_.wall_us());
-  pass.to_clusters = cluster_queue_.decide(shares_, draining, clock_.wall_us());
+  pass.here = server::decide(queue_, fleet_, shares_, policy_, clock_.wall_us(), std::move(quotas));
+  pass.to_clusters =
+      cluster_queue_.decide(shares_, draining, clock_.wall_us(), std::move(pass.here.waits.quotas));
   pass.waiting = !queue_.empty();
   waits_ = pass.here.waits;
+  waits_.quotas = std::move(pass.to_clusters.waits.quotas);
   projected_us_ = 0;
   return pass;
 }
@@ -242,7 +246,8 @@ Job DispatchIndex::explained(Job job) {
   if (job.state != JobState::kQueued && !of_cluster) return job;
   const MutexLock lock(mu_);
   const int64_t now_us = clock_.wall_us();
-  std::optional<WaitReason> why = cluster_queue_.why(job, shares_, policy_.draining, now_us);
+  std::optional<WaitReason> why =
+      cluster_queue_.why(job, shares_, waits_.quotas, policy_.draining, now_us);
   if (!why) why = waits_now(now_us).find(queue_, fleet_, policy_, job.uid, now_us);
   if (why) {
     job.reason = std::move(why->reason);
@@ -257,7 +262,7 @@ QueueView DispatchIndex::queue(size_t count_max, const std::string& uid) {
   projected_us_ = 0;  // the view and its messages have the times of one instant
   const WaitReasons& waits = waits_now(now_us);
   QueueView view = view_queue(queue_, fleet_, shares_, waits, policy_, now_us, count_max, uid);
-  cluster_queue_.add_to(view, shares_, policy_.draining, now_us, count_max, uid);
+  cluster_queue_.add_to(view, shares_, waits_.quotas, policy_.draining, now_us, count_max, uid);
   return view;
 }
 

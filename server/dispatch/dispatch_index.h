@@ -67,8 +67,8 @@ class DispatchIndex {
   };
   /// Replaces the lists of devices that projects may use, for the next pass.
   void set_project_devices(const ProjectDevices& lists);
-  /// Makes one scheduling pass over the current devices.
-  Pass decide(Devices devices, bool draining);
+  /// Makes one scheduling pass over the current devices with the quotas as they are used now.
+  Pass decide(Devices devices, Quotas quotas, bool draining);
   /// Discards the reasons why jobs wait.
   void clear_waits();
   /// Returns the uids of the jobs on those of the devices that have several jobs.

@@ -143,6 +143,7 @@ void Dispatcher::Impl::run() {
     if (asked.draining) attempts.drain(asked.drain_grace_ms);
     wake_time_us.reset();
     try {
+      if (attempts.has_unmetered()) attempts.store_energy(inventory.read().devices);
       dispatch(asked.changes, asked.draining);
       attempts.stop_overdue();
       if (const std::optional<int64_t> next_us = index.next_deadline()) wake_at(*next_us);
@@ -192,8 +193,15 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   Devices now = inventory.read();  // may be slow
   const std::vector<Device> devices = now.devices;
   attempts.vacate(devices);
+  Result<std::vector<DeviceQuota>> quotas = store.quotas().device_quotas(clock.wall_us());
+  if (!quotas.ok()) {  // without the quotas nothing may start
+    spdlog::error("event=dispatch_failed {}", kv("message", quotas.error().message));
+    wake_time_us = clock.wall_us() + kErrorPauseUs;
+    return;
+  }
   index.set_project_devices(options.project_devices());
-  const DispatchIndex::Pass pass = index.decide(std::move(now), draining);
+  const DispatchIndex::Pass pass =
+      index.decide(std::move(now), Quotas(*std::move(quotas)), draining);
   wake_time_us = pass.here.wake_time_us;
   if (pass.to_clusters.wake_time_us) wake_at(*pass.to_clusters.wake_time_us);
   const auto may_change = [](const Device& d) {

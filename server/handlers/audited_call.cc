@@ -16,12 +16,12 @@ namespace {
 
 constexpr size_t kObjectBytesMax = 256;
 
-constexpr std::array<std::string_view, 23> kAudited{
+constexpr std::array<std::string_view, 24> kAudited{
     "SubmitJob",     "CancelJob",      "SetJobPriority", "PauseJob",      "ResumeJob",
     "RetryJob",      "ForkJob",        "DeleteJob",      "SubmitArray",   "CancelArray",
     "PauseArray",    "ResumeArray",    "DeleteArray",    "UploadFile",    "CreateDataset",
     "DeleteDataset", "CreateModel",    "DeleteModel",    "DownloadModel", "DrainDevice",
-    "ResumeDevice",  "CollectGarbage", "Backup"};
+    "ResumeDevice",  "CollectGarbage", "Backup",         "SetQuota"};
 
 /// Returns the text field `name` of the message; empty if it has no such field.
 std::string text_field(const google::protobuf::Message& message, const char* name) {
@@ -42,7 +42,8 @@ bool flag_field(const google::protobuf::Message& message, const char* name) {
 /// Returns what the request is about: the name of an existing resource, or the ID that a new one is
 /// to get.
 std::string object_of(const google::protobuf::Message& request) {
-  for (const char* field : {"name", "job_id", "array_id", "dataset_id", "model_id"}) {
+  for (const char* field :
+       {"name", "job_id", "array_id", "dataset_id", "model_id", "project", "person"}) {
     if (std::string text = text_field(request, field); !text.empty()) return text;
   }
   return {};

@@ -1,5 +1,8 @@
 #include "server/handlers/public_services.h"
 
+#include <spdlog/spdlog.h>
+
+#include "server/config/log.h"
 #include "server/handlers/access.h"
 #include "server/handlers/backup_stream.h"
 #include "server/handlers/dataset_handlers.h"
@@ -7,6 +10,7 @@
 #include "server/handlers/generate_stream.h"
 #include "server/handlers/job_handlers.h"
 #include "server/handlers/model_handlers.h"
+#include "server/handlers/quota_handlers.h"
 #include "server/handlers/read_spec.h"
 #include "server/handlers/system_handlers.h"
 #include "server/handlers/unary.h"
@@ -69,9 +73,15 @@ struct PublicServices::Impl {
         system{p.housekeeping.config, p.housekeeping.store, p.inventory,    p.dispatcher,
                p.forecaster,          p.cluster_rates,      p.disk,         frame.people,
                p.start_time_us,       p.warnings,           frame.draining, p.drains_changed},
+        call_quotas(p.housekeeping.store.quotas(), p.housekeeping.clock),
+        quotas{p.housekeeping.store, p.housekeeping.clock, frame.people, call_quotas,
+               p.quotas_changed},
         garbage(p.housekeeping, uploads),
         backup{paths, p.backing_up, p.backup_stall_ms} {
     uploads.expire();
+    if (Status s = call_quotas.reload(); !s.ok()) {
+      spdlog::error("event=quotas_not_read {}", kv("message", s.error().message));
+    }
     add_jobs();
     add_datasets();
     add_models();
@@ -114,6 +124,7 @@ struct PublicServices::Impl {
   void add_system() {
     Methods rows(frame, system_rpcs);
     add_system_rows(rows, system);
+    add_quota_rows(rows, quotas);
     rows.add("CollectGarbage", garbage, &Garbage::collect);
     system_rpcs.add_server_stream("Backup", [this](Context* context, const Bytes* in) {
       return open_backup_stream(frame, backup, context, in);
@@ -129,6 +140,8 @@ struct PublicServices::Impl {
   const DatasetParts datasets;
   const ModelParts models;
   const SystemParts system;
+  CallQuotas call_quotas;
+  const QuotaParts quotas;
   Garbage garbage;
   const BackupSource backup;
   RpcService job_rpcs{*v1::Job::descriptor()->file()};

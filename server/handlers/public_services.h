@@ -41,6 +41,7 @@ struct ServiceParts {
   DiskWatch& disk;
   const std::vector<std::string>& warnings;  // for ServerInfo
   std::function<Status()> drains_changed;    // SystemParts::drains_changed
+  std::function<void()> quotas_changed;      // QuotaParts::quotas_changed
   int64_t start_time_us = 0;
   int64_t backup_stall_ms = 0;     // BackupSource::stall_ms
   int64_t watch_heartbeat_ms = 0;  // tests shorten it

@@ -24,6 +24,7 @@
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
+#include "server/store/done.h"
 #include "src/base/check.h"
 #include "src/base/stop.h"
 

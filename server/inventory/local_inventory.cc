@@ -79,6 +79,7 @@ class LocalInventory final : public Inventory {
     device.temperature_celsius = gpu.temperature_celsius;
     device.power_watts = gpu.power_watts;
     device.power_limit_watts = gpu.power_limit_watts;
+    device.energy_joules = gpu.energy_joules;
     device.slots = options_.gpu_slots;
     if (!gpu.error.empty()) {
       device.health = DeviceHealth::kUnknown;

@@ -43,8 +43,9 @@ std::string_view cluster_of(const std::vector<std::string>& devices) {
 }
 
 Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
-                         int64_t now_us) {
+                         int64_t now_us, Quotas quotas) {
   Decisions decisions;
+  decisions.waits.quotas = std::move(quotas);
   if (cluster.draining) return decisions;
   decisions.wake_time_us = waiting.next_retry_us(now_us);
   if (!cluster.refused.empty() && cluster.next_trial_in_us > 0) {
@@ -55,8 +56,17 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
   // One job is enough to test whether the cluster accepts jobs.
   if (!cluster.refused.empty()) places = std::min(places, 1);
   if (places <= 0) return decisions;
+  size_t held = 0;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
     if (!may_use_cluster(cluster.project_devices, job.project, cluster.name)) return true;
+    if (const DeviceQuota* const quota = decisions.waits.quotas.find_exceeded(job)) {
+      const int64_t frees_us = Quotas::frees_us(*quota, job);
+      if (quota->kind == QuotaKind::kDeviceHours && frees_us != kUnlimited) {
+        decisions.wake_time_us = std::min(decisions.wake_time_us.value_or(frees_us), frees_us);
+      }
+      return ++held < kClusterPositionsMax;
+    }
+    decisions.waits.quotas.charge(job);
     decisions.starts.push_back(
         {job.uid,
          {std::string(kClusterPrefix) + cluster.name},

@@ -43,9 +43,10 @@ struct ClusterState {
 };
 
 /// Decides which jobs to submit to the cluster. `waiting` contains only the jobs that request this
-/// cluster. Those of projects that may not use it stay there.
+/// cluster. Those of projects that may not use it stay there. The result's `waits` has the quotas
+/// with the jobs that are submitted.
 Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
-                         int64_t now_us);
+                         int64_t now_us, Quotas quotas = {});
 
 /// Returns why a job has not been submitted to the cluster; nothing in the cases of
 /// WaitReasons::find. `cluster` is null if it is no longer configured. `ahead` is the number of

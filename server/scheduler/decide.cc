@@ -10,6 +10,7 @@
 #include "server/scheduler/fleet.h"
 #include "server/scheduler/order.h"
 #include "server/scheduler/queue.h"
+#include "server/scheduler/quotas.h"
 #include "server/scheduler/reasons.h"
 #include "server/scheduler/room.h"
 #include "server/scheduler/scheduler.h"
@@ -36,8 +37,12 @@ struct Pick {
 class SchedulingPass {
  public:
   SchedulingPass(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
-                 int64_t now_us)
-      : queue_(queue), now_us_(now_us), room_(fleet, policy, now_us), order_(shares, now_us) {}
+                 int64_t now_us, Quotas quotas)
+      : queue_(queue),
+        now_us_(now_us),
+        room_(fleet, policy, now_us),
+        order_(shares, now_us),
+        quotas_(std::move(quotas)) {}
 
   Decisions decide();
 
@@ -52,6 +57,7 @@ class SchedulingPass {
   void gather();
   bool skip_retry_pauses(Head& head) const;
   bool has_old_process(const WaitingJob& job) const;
+  bool skip_exceeded(Head& head);
   Choice choose_by_rule(const WaitingJob& job);
   Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
@@ -65,6 +71,7 @@ class SchedulingPass {
   const int64_t now_us_;
   Room room_;
   Order order_;
+  Quotas quotas_;
   int tries_ = 0, comparisons_ = 0;
   // By limited(): the kinds of device for jobs without and with DeviceRequest::bf16, and the result
   // of the last comparison.
@@ -96,6 +103,25 @@ bool SchedulingPass::has_old_process(const WaitingJob& job) const {
   return fleet().find(job.uid) != nullptr;
 }
 
+// Skips jobs that a quota holds back. All jobs of a line need as many devices, so a quota of
+// devices holds back the whole line; the need for device-hours differs, so the next jobs are looked
+// at. Returns whether a job is left.
+bool SchedulingPass::skip_exceeded(Head& head) {
+  if (quotas_.empty()) return true;
+  for (int seen = 0; seen < kMissesMax; ++seen) {
+    const DeviceQuota* const quota = quotas_.find_exceeded(head.first());
+    if (quota == nullptr) return true;
+    const int64_t frees_us = Quotas::frees_us(*quota, head.first());
+    if (quota->kind == QuotaKind::kDevices) return false;  // a job's end starts a pass anyway
+    if (frees_us != kUnlimited) {
+      decisions_.wake_time_us = std::min(decisions_.wake_time_us.value_or(frees_us), frees_us);
+    }
+    head.advance();
+    if (!skip_retry_pauses(head)) return false;
+  }
+  return false;
+}
+
 // Collects the lines for this pass. A line whose jobs need more memory than any usable device has
 // free is left out, except for a few that may get a reservation. The first job of a line reserves
 // at most one group of devices. So it is enough to keep, for each group, the first jobs of as many
@@ -111,6 +137,7 @@ void SchedulingPass::gather() {
   for (const Queue::Front& front : queue_.fronts()) {
     Head head(front, order_.usage(front.of->owner));
     if (front.retry_time_us > now_us_ && !skip_retry_pauses(head)) continue;
+    if (!skip_exceeded(head)) continue;
     const bool may_start = (front.wish != DeviceWish::kGpu && front.cpu_floor <= most[0]) ||
                            (front.wish != DeviceWish::kCpu && front.gpu_floor <= most[1]);
     if (may_start) {
@@ -220,6 +247,7 @@ bool SchedulingPass::start(const WaitingJob& job, const Pick& pick, const Room::
   StartDecision start{job.uid, {}, choice.reason, choice.message};
   for (const Fleet::Index i : found.devices) start.devices.push_back(fleet().device(i).name);
   room_.take(job, found.devices);
+  quotas_.charge(job);
   order_.charge(job.owner, found.devices.size());
   decisions_.starts.push_back(std::move(start));
   started_.push_back(&job);
@@ -254,6 +282,7 @@ void SchedulingPass::advance(Head head) {
 }
 
 void SchedulingPass::try_head(Head head) {
+  if (!skip_exceeded(head)) return;
   const WaitingJob& job = head.first();
   const Pick pick = choose(job);
   const Room::Found found = room_.find(job, pick.kind);
@@ -288,6 +317,7 @@ Decisions SchedulingPass::decide() {
   decisions_.preempts = room_.take_preempts();
   decisions_.waits.lines_seen = queue_.last_line();
   decisions_.waits.reservations = room_.take_reservations();
+  decisions_.waits.quotas = std::move(quotas_);
   if (room_.wake_time_us() > 0) {
     decisions_.wake_time_us =
         std::min(decisions_.wake_time_us.value_or(kUnlimited), room_.wake_time_us());
@@ -303,13 +333,13 @@ bool in_retry_pause(const WaitingJob& job, int64_t now_us) {
 }
 
 Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
-                 int64_t now_us) {
+                 int64_t now_us, Quotas quotas) {
   if (policy.draining) {
     Decisions decisions;
     decisions.waits.draining = true;
     return decisions;
   }
-  return SchedulingPass(queue, fleet, shares, policy, now_us).decide();
+  return SchedulingPass(queue, fleet, shares, policy, now_us, std::move(quotas)).decide();
 }
 
 }  // namespace trainyard::server

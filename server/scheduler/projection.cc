@@ -235,17 +235,23 @@ Future::Start choose(const WaitingJob& job, const Fleet& fleet, const Future& fu
 }  // namespace
 
 std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Shares& shares,
-                               int64_t now_us, size_t count_max, std::string_view last_uid) {
+                               int64_t now_us, size_t count_max, std::string_view last_uid,
+                               const Quotas& quotas) {
   const std::vector<const WaitingJob*> jobs = in_order(queue, shares, now_us, count_max, last_uid);
   std::vector<Projected> projected(jobs.size());
+  std::vector<bool> held(jobs.size());
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    projected[j].uid = jobs[j]->uid;
+    held[j] = quotas.find_exceeded(*jobs[j]) != nullptr;
+  }
   for (const Field field : {&Range::low_us, &Range::likely_us, &Range::high_us}) {
     Future future(fleet, field, now_us);
     for (size_t j = 0; j < jobs.size(); ++j) {
+      if (held[j]) continue;
       DeviceKind kind;
       const Future::Start start = choose(*jobs[j], fleet, future, kind);
       future.take(*jobs[j], kind, start);
       Projected& to = projected[j];
-      to.uid = jobs[j]->uid;
       if (start.time_us != kUnlimited) to.start.*field = start.time_us;
       if (start.end_us != kUnlimited) to.end.*field = start.end_us;
       if (field == &Range::likely_us && !start.devices.empty()) {
@@ -270,7 +276,8 @@ void WaitReasons::take_projection(const Queue& queue, const Fleet& fleet, const 
   constexpr size_t kBeforeMax = 64;  // reserved jobs are the first of the queue that find no room
   for (Reservation& r : reservations) {
     if (r.time_us == kUnlimited) continue;
-    const std::vector<Projected> jobs = project(queue, fleet, shares, now_us, kBeforeMax, r.uid);
+    const std::vector<Projected> jobs =
+        project(queue, fleet, shares, now_us, kBeforeMax, r.uid, quotas);
     // Without a forecast the projection knows no time, but a time limit may have given one.
     if (jobs.empty() || jobs.back().uid != r.uid || !jobs.back().start.known()) continue;
     r.time_us = jobs.back().start.high_us;

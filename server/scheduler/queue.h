@@ -1,8 +1,8 @@
 // server/scheduler/queue.h: the waiting jobs in the order in which they may start.
 //
 // The queue is an index of the store's waiting jobs. It is updated with each change, so that a
-// scheduling pass costs no more for a long queue than for a short one. Jobs of one project
-// and owner with the same request and about the same memory form one line, so there are few lines
+// scheduling pass costs no more for a long queue than for a short one. Jobs of one project and
+// owner with the same request and about the same memory form one line, so there are few lines
 // however many jobs wait.
 #pragma once
 

@@ -27,8 +27,8 @@ QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& share
   };
   std::vector<Projected> projected;
   if (uid.empty() || queue.find(uid) != nullptr) {
-    projected =
-        project(queue, fleet, shares, now_us, uid.empty() ? count_max : kQueueProjectedMax, uid);
+    projected = project(queue, fleet, shares, now_us, uid.empty() ? count_max : kQueueProjectedMax,
+                        uid, waits.quotas);
   }
   for (size_t i = 0; i < projected.size(); ++i) {
     if (uid.empty() || projected[i].uid == uid) add(projected[i], static_cast<int64_t>(i) + 1);

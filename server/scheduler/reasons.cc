@@ -455,6 +455,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
+  if (auto held = quotas.reason(*job, now_us)) return held;
   const int64_t line = queue.line_of(uid);
   const auto found = std::ranges::find(lines, line, &Blocked::line);
   if (found != lines.end())

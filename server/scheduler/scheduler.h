@@ -40,6 +40,8 @@
 //            others put back into the queue: those of the lowest priority first, then those that
 //            lose the least work. A job is not preempted before it has run for the policy's time,
 //            nor if it ends soon anyway.
+// Quotas     A job whose project or owner has used up a quota (quotas.h) does not start, gets no
+//            reservation and preempts nobody, so it does not delay others.
 #pragma once
 
 #include <algorithm>
@@ -50,6 +52,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/scheduler/quotas.h"
 #include "server/store/job.h"
 #include "src/base/result.h"
 #include "src/planning/devices.h"
@@ -102,6 +105,7 @@ struct WaitingJob {
   int64_t retry_time_us = 0;         // the job does not start before this time
   int64_t rest_max_us = kUnlimited;  // remaining run time by its time limit
   int64_t wait_since_us = 0;         // when it entered the queue or returned to it
+  int32_t device_count = 1;          // on a cluster, of all nodes
   std::string project = {};
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
   /// Returns the planned bytes on a device where no other job has mapped the same file.
@@ -159,7 +163,9 @@ struct PreemptDecision {
   std::string for_name;  // that job's name; empty if it is of another project
 };
 struct WaitReason {
-  std::string reason;  // WAITING_FOR_DEVICE, NO_DEVICE, RETRY_BACKOFF, SERVER_DRAINING
+  // WAITING_FOR_DEVICE, NO_DEVICE, RETRY_BACKOFF, SERVER_DRAINING, QUOTA_DEVICES,
+  // QUOTA_DEVICE_HOURS
+  std::string reason;
   std::string message;
 };
 
@@ -229,6 +235,7 @@ struct WaitReasons {
   std::vector<Blocked> lines;  // lines whose reason is more specific than "no room"
   std::vector<Reservation> reservations;
   int64_t lines_seen = 0;  // Queue::last_line() at the decision
+  Quotas quotas;           // with the jobs that the decision started
   /// Returns why the job waits. `fleet` must have the devices of the decision. Returns nothing if
   /// the job was not part of the decision. Also returns nothing for a job in a retry pause without
   /// a lost worker, because the reason with which it returned to the queue is more informative.
@@ -248,9 +255,10 @@ struct Decisions {
   bool more = false;  // kStartsMax was reached: decide again once these are placed
 };
 
-/// Makes one scheduling pass. Leaves `fleet` unchanged when it returns.
+/// Makes one scheduling pass. Leaves `fleet` unchanged when it returns. The result's `waits` has
+/// the quotas after the pass.
 Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
-                 int64_t now_us);
+                 int64_t now_us, Quotas quotas = {});
 
 /// Returns whether the job is in a retry pause. A pause that seems longer than the maximum is the
 /// effect of a wall clock that jumped back, and counts as over.

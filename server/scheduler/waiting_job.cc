@@ -72,6 +72,8 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.workers_lost = job.workers_lost;
   waiting.retry_time_us = job.retry_time_us;
   waiting.wait_since_us = job.time_us;
+  waiting.device_count = devices_wanted(job.resources);
+  waiting.project = job.project;
   return waiting;
 }
 

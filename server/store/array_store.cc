@@ -12,6 +12,7 @@
 #include "server/store/job_steering.h"
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
+#include "server/store/quota_rows.h"
 #include "server/store/random_id.h"
 #include "server/store/store_core.h"
 #include "server/store/submit_checks.h"
@@ -214,6 +215,14 @@ Result<JobArray> submit_array(WriteContext& context, const NewArray& asked,
   ASSIGN_OR_RETURN(array.id, choose_id(db, asked, context.now_us));
   const int64_t size = std::ssize(asked.members);
   if (Status s = check_quota(db, asked.project, queued_jobs_max, size); !s.ok()) return s.error();
+  JobNeeds most;
+  for (const MemberShape& shape : asked.shapes) {
+    const JobNeeds needs = needs_of(shape.brief);
+    most = {std::max(most.devices, needs.devices), std::max(most.device_us, needs.device_us)};
+  }
+  if (Status s = check_submit_quotas(db, asked.project, asked.owner, size, most); !s.ok()) {
+    return s.error();
+  }
   ASSIGN_OR_RETURN(const std::vector<Awaited> awaited, check_members(db, asked));
   array.uid = random_uid(context.now_us);
   array.owner = asked.owner;

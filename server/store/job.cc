@@ -43,6 +43,17 @@ JobBrief brief_of(const Job& job) {
   return brief;
 }
 
+int32_t devices_wanted(const v1::Resources& resources) {
+  const int32_t nodes = resources.has_nodes() ? std::max(1, resources.nodes()) : 1;
+  const bool on_gpus = resources.device() == v1::Resources::GPU && resources.has_gpus();
+  return nodes * (on_gpus ? std::max(1, resources.gpus()) : 1);
+}
+
+int64_t count_devices(const std::vector<std::string>& devices, const v1::Resources& resources) {
+  const bool on_cluster = !devices.empty() && devices.front().starts_with(kClusterPrefix);
+  return on_cluster ? devices_wanted(resources) : std::ssize(devices);
+}
+
 const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device) {
   const bool on_cpu = device == kCpu;
   const v1::Forecast* only = nullptr;

@@ -124,6 +124,13 @@ JobBrief brief_of(const Job& job);
 void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
                JobBrief& brief);
 
+/// Returns the number of devices that a job with these resources occupies; on a cluster those of
+/// all nodes.
+int32_t devices_wanted(const v1::Resources& resources);
+/// Returns the number of devices of a job that has these; a cluster is named instead of its
+/// devices.
+int64_t count_devices(const std::vector<std::string>& devices, const v1::Resources& resources);
+
 /// Returns the forecast for `device`, or null. A forecast names only the first device of its model,
 /// so another device gets the only forecast of its kind (CPU or GPU); null if there are several.
 const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device);

@@ -9,12 +9,13 @@
 #include "server/store/job_rows.h"
 #include "server/store/job_steering.h"
 #include "server/store/job_store.h"
-#include "server/store/owner_uses.h"
+#include "server/store/quota_rows.h"
 #include "server/store/random_id.h"
 #include "server/store/remaining.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "server/store/submit_checks.h"
+#include "server/store/usage_books.h"
 #include "src/base/check.h"
 #include "src/base/text.h"
 
@@ -90,6 +91,10 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
     job.reason = kWaitingForJob;
     job.message = waiting_message(awaited.front(), job.waits_for);
   }
+  if (Status s = check_submit_quotas(db, job.project, job.owner, 1, needs_of(brief_of(job)));
+      !s.ok()) {
+    return s.error();
+  }
   insert_job(db, job, asked);
   insert_dependencies(db, job.order, awaited);
   // its files were created before its row
@@ -105,15 +110,15 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   return job;
 }
 
-// Ends the live attempt in the transaction that ends the job's active state.
-void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
+// Ends the live attempt in the transaction that ends the job's active state. The attempt has used
+// its devices until `used_until_us`.
+void end_attempt(WriteContext& context, const Job& job, Attempt& attempt, int64_t used_until_us) {
   TRAINYARD_CHECK(attempt.end_time_us == 0 && !is_active(job.state),
                   "an attempt of " + job.name() + " ends twice, or before its job's state changed");
   attempt.end_time_us = job.event_time_us;
   attempt.outcome = job.reason;
   save_attempt(context.db, job, attempt);
-  note_use(context.db, job.owner, std::ssize(job.devices), attempt.start_time_us,
-           attempt.end_time_us);
+  settle_use(context.db, job, attempt.number, used_until_us);
 }
 
 Error fenced(const Job& job, int32_t number) {
@@ -232,6 +237,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (update.model && (!update.move || update.move->to != JobState::kSucceeded))
     return make_error(ErrorCode::kInternal, "INTERNAL", "only a SUCCEEDED job has a model");
 
+  const int64_t seen_us = job.event_time_us;  // the worker was alive at this time
   JobEdit edit(context, job);
   if (update.plan) {
     v1::RunPlan before = std::exchange(job.plan, *update.plan);
@@ -272,7 +278,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
     if (update.move->to == JobState::kSucceeded) {
       note_outcome(context.db, job, update.node, context.now_us);
     }
-    end_attempt(context, job, attempt);
+    end_attempt(context, job, attempt, update.move->unseen ? seen_us : job.event_time_us);
   } else if (number > 0) {
     save_attempt(context.db, job, attempt);
   }
@@ -288,7 +294,7 @@ Result<Job> remove_found(WriteContext& context, Result<Job> found) {
 
 Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt attempt,
                       const std::vector<std::string>& devices, const std::string& reason,
-                      const std::string& message) {
+                      const std::string& message, const DevicePrices& prices) {
   ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, uid));
   if (job.state != JobState::kQueued)
     return make_error(ErrorCode::kAborted, "JOB_STATE_CONFLICT",
@@ -312,6 +318,7 @@ Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt att
   attempt.number = job.attempt;
   attempt.start_time_us = job.event_time_us;
   insert_attempt(context.db, job, attempt);
+  reserve_use(context.db, job, attempt.number, prices);
   edit.save();
   return job;
 }
@@ -372,8 +379,8 @@ Result<Job> JobStore::start_attempt(const std::string& uid, const std::vector<st
   Attempt attempt;
   attempt.job_uid = uid;
   attempt.nonce_digest = nonce_digest;
-  return core_.change_and_wait<Job>([=](WriteContext& context) {
-    return start_job(context, uid, attempt, devices, reason, message);
+  return core_.change_and_wait<Job>([=, this](WriteContext& context) {
+    return start_job(context, uid, attempt, devices, reason, message, core_.options.prices);
   });
 }
 

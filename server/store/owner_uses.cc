@@ -47,11 +47,11 @@ void add_use(Connection& db, const std::string& owner, int64_t devices, int64_t 
 /// Returns the number of devices of an attempt. Its own row names only the first device, but all
 /// attempts of a job have the same number of devices. `more` lists the job's other devices,
 /// separated by spaces.
-int64_t count_devices(const std::string& first, const std::string& more) {
+int64_t count_names(const std::string& first, const std::string& more) {
   return (first.empty() ? 0 : 1) + (more.empty() ? 0 : 1 + std::ranges::count(more, ' '));
 }
 AttemptUse use_of(const Query& row) {
-  return {row.text(0), count_devices(row.text(1), row.text(2)), row.integer(3)};
+  return {row.text(0), count_names(row.text(1), row.text(2)), row.integer(3)};
 }
 
 std::vector<OwnerUse> read_past(Connection& db) {
@@ -120,11 +120,10 @@ void keep_uses(Connection& db, int64_t half_life_us, int64_t now_us) {
 Uses read_uses(Connection& db) {
   Uses uses;
   uses.past = read_past(db);
-  Query query(db,
-              "SELECT owner, jobs.device, more_devices, attempts.start_time_us"
-              " FROM attempts INDEXED BY attempts_by_end"
-              " JOIN jobs ON jobs.number = attempts.job WHERE attempts.end_time_us = 0");
-  while (query.step()) uses.running.push_back(use_of(query));
+  Query query(db, "SELECT person, devices, start_time_us FROM device_reservations");
+  while (query.step()) {
+    uses.running.push_back({query.text(0), query.integer(1), query.integer(2)});
+  }
   return uses;
 }
 

@@ -2,8 +2,9 @@
 // jobs.
 //
 // Use is measured in device-seconds: the number of a job's devices times the seconds it has had
-// them. Past use decays exponentially with a half-life. The use of an attempt is stored when the
-// attempt ends.
+// them. Past use decays exponentially with a half-life. It is a view of the books
+// (server/store/usage_books.h): settle_use() adds to both, and running attempts are the
+// reservations there.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct Uses {
 /// starting from `used`: the solution u of du/dt = devices - u ln2 / half-life.
 double use_after(double used, int64_t devices, int64_t us, int64_t half_life_us);
 
-/// Adds the use of an attempt that has ended, if use is being counted.
+/// Adds the use of an attempt that has ended, if use is being counted. Only settle_use() calls it.
 void note_use(Connection& db, const std::string& owner, int64_t devices, int64_t start_us,
               int64_t end_us);
 /// Starts to count use with this half-life, or changes the half-life; 0 stops it and deletes the

@@ -33,7 +33,8 @@ Store::Store(std::unique_ptr<StoreCore> core)
       forecasts_(*core_),
       audit_(*core_),
       people_(*core_),
-      owners_(*core_) {}
+      owners_(*core_),
+      quotas_(*core_) {}
 
 Store::~Store() = default;
 

@@ -33,6 +33,7 @@
 #include "server/store/model_store.h"
 #include "server/store/owner_store.h"
 #include "server/store/people_store.h"
+#include "server/store/quota_store.h"
 #include "server/store/removals.h"
 #include "server/store/upload_store.h"
 #include "src/base/clock.h"
@@ -51,6 +52,7 @@ struct StoreOptions {
   // SQLite's WAL needs memory shared by all its users, which network file systems do not provide.
   bool allow_network_file_system = false;
   int64_t queued_jobs_max = 100'000;  // per project
+  DevicePrices prices = {};           // for the books of device use
   int32_t readers_max = 4;            // read-only connections
   int64_t busy_timeout_ms = 5000;     // how long to wait while another process has locked the file
   // Size of a reserve file, which is deleted when the disk is full so that essential changes such
@@ -115,6 +117,7 @@ class Store {
   AuditStore& audit() { return audit_; }
   PeopleStore& people() { return people_; }
   OwnerStore& owners() { return owners_; }
+  QuotaStore& quotas() { return quotas_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Observers must be short. Register them before the first change.
@@ -139,6 +142,7 @@ class Store {
   AuditStore audit_;
   PeopleStore people_;
   OwnerStore owners_;
+  QuotaStore quotas_;
 };
 
 /// Returns a sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits

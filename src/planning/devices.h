@@ -42,6 +42,7 @@ struct Device {
   // GPU: values from the driver; nullopt if it does not report them.
   std::optional<int32_t> utilisation_percent, temperature_celsius;
   std::optional<double> power_watts, power_limit_watts;
+  std::optional<double> energy_joules;  // a counter that begins when the driver is loaded
   bool checking = false;  // not schedulable yet: the device is being checked, which takes seconds
   bool busy = false;      // not schedulable yet: another process uses it exclusively
   bool drained = false;   // by an operator's command: no job starts on it (drained_inventory.h)

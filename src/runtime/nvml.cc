@@ -64,6 +64,7 @@ struct Nvml::Api {
   NvmlReturn (*temperature)(NvmlDeviceHandle*, int sensor, unsigned* celsius) = nullptr;
   NvmlReturn (*power_usage)(NvmlDeviceHandle*, unsigned* milliwatts) = nullptr;
   NvmlReturn (*power_limit)(NvmlDeviceHandle*, unsigned* milliwatts) = nullptr;
+  NvmlReturn (*total_energy)(NvmlDeviceHandle*, unsigned long long* millijoules) = nullptr;
   NvmlReturn (*event_set_create)(NvmlEventSet**) = nullptr;
   NvmlReturn (*event_set_free)(NvmlEventSet*) = nullptr;
   NvmlReturn (*register_events)(NvmlDeviceHandle*, unsigned long long, NvmlEventSet*) = nullptr;
@@ -131,6 +132,10 @@ void Nvml::Api::read_sensors(NvmlDeviceHandle* handle, NvmlDevice& device) const
   if (power_limit != nullptr && power_limit(handle, &value) == 0) {
     device.power_limit_watts = value * kMilli;
   }
+  unsigned long long millijoules = 0;
+  if (total_energy != nullptr && total_energy(handle, &millijoules) == 0) {
+    device.energy_joules = static_cast<double>(millijoules) * kMilli;
+  }
 }
 
 bool Nvml::Api::is_divided(NvmlDeviceHandle* handle) const {
@@ -154,6 +159,7 @@ void Nvml::Api::add_instances(NvmlDeviceHandle* handle, NvmlDevice gpu,
     NvmlDevice device = gpu;
     device.name += "-mig-" + std::to_string(i);
     device.is_instance = true;
+    device.energy_joules.reset();  // the GPU's counter has the energy of all its instances
     if (code == 0) {
       describe(instance, device);
     } else {
@@ -210,6 +216,7 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   bind_optional(api->temperature, "nvmlDeviceGetTemperature");
   bind_optional(api->power_usage, "nvmlDeviceGetPowerUsage");
   bind_optional(api->power_limit, "nvmlDeviceGetEnforcedPowerLimit");
+  bind_optional(api->total_energy, "nvmlDeviceGetTotalEnergyConsumption");
   bind_optional(api->event_set_create, "nvmlEventSetCreate");
   bind_optional(api->event_set_free, "nvmlEventSetFree");
   bind_optional(api->register_events, "nvmlDeviceRegisterEvents");

@@ -33,7 +33,8 @@ struct NvmlDevice {
       utilisation_percent;  // share of time with a running kernel, in the last sample
   std::optional<int32_t> temperature_celsius;
   std::optional<double> power_watts, power_limit_watts;
-  std::string error;  // not empty: the device is listed but could not be read
+  std::optional<double> energy_joules;  // used since the driver was loaded
+  std::string error;                    // not empty: the device is listed but could not be read
 };
 
 /// An error of a device that its driver has reported.

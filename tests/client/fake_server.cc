@@ -656,6 +656,53 @@ class System final : public v1::SystemService::CallbackService {
     if (first) response->set_next_page_token("more");
     return answer(context, grpc::Status::OK);
   }
+  grpc::ServerUnaryReactor* SetQuota(grpc::CallbackServerContext* context,
+                                     const v1::SetQuotaRequest* request,
+                                     v1::Quota* response) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.quotas.push_back(*request);
+    response->set_kind(request->kind());
+    response->set_project(request->project());
+    response->set_person(request->person());
+    response->set_limit(request->limit());
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* ListQuotas(grpc::CallbackServerContext* context,
+                                       const v1::ListQuotasRequest*,
+                                       v1::ListQuotasResponse* response) override {
+    v1::Quota& hours = *response->add_quotas();
+    hours.set_kind(v1::Quota::DEVICE_HOURS);
+    hours.set_person("ada\x1b[31m");
+    hours.set_limit(500);
+    hours.set_used(12.5);
+    v1::Quota& bytes = *response->add_quotas();
+    bytes.set_kind(v1::Quota::STORED_BYTES);
+    bytes.set_project("projects/vision");
+    bytes.set_person("ada");
+    bytes.set_limit(int64_t{200} << 30);
+    bytes.set_used(1 << 30);
+    return answer(context, grpc::Status::OK);
+  }
+  grpc::ServerUnaryReactor* GetUsage(grpc::CallbackServerContext* context,
+                                     const v1::GetUsageRequest* request,
+                                     v1::GetUsageResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.usages.push_back(*request);
+    v1::UsageRow& gpu = *response->add_rows();
+    gpu.set_person("ada\x1b[31m");
+    gpu.set_device_kind("gpu");
+    gpu.set_device_seconds(7200);
+    gpu.set_reserved_device_seconds(1800);
+    gpu.set_energy_joules(3.6e6);
+    gpu.set_metered_device_seconds(3600);
+    gpu.set_cost(4);
+    gpu.set_priced_device_seconds(7200);
+    v1::UsageRow& cpu = *response->add_rows();
+    cpu.set_person("bob, \"b\"");
+    cpu.set_device_kind("cpu");
+    cpu.set_device_seconds(90);
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
                                         const v1::ListDevicesRequest*,
                                         v1::ListDevicesResponse* response) override {

@@ -51,6 +51,8 @@ struct FakeState {
   std::string backup_fault;  // "digest", "early", "path"
   std::vector<v1::CollectGarbageRequest> collections;
   std::vector<v1::ListAuditRequest> audits;
+  std::vector<v1::SetQuotaRequest> quotas;
+  std::vector<v1::GetUsageRequest> usages;
   bool garbage = true;  // whether there is something to collect
   v1::JobPlan plan;
 

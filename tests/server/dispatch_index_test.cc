@@ -37,7 +37,7 @@ class DispatchIndexTest : public ::testing::Test {
   DispatchIndex::Pass pass() {
     Devices devices;
     devices.devices = {gpu()};
-    return index_.decide(std::move(devices), /*draining=*/false);
+    return index_.decide(std::move(devices), Quotas(), /*draining=*/false);
   }
   std::vector<PlacedJob> on_gpu() {
     const std::vector<Device> now = {gpu()};
@@ -113,7 +113,8 @@ TEST_F(DispatchIndexTest, AClusterGetsAtMostWaitingMaxJobs) {
   }
   Devices devices;
   devices.devices = {gpu()};
-  EXPECT_EQ(index.decide(std::move(devices), /*draining=*/false).to_clusters.starts.size(), 2u);
+  EXPECT_EQ(
+      index.decide(std::move(devices), Quotas(), /*draining=*/false).to_clusters.starts.size(), 2u);
 }
 
 TEST_F(DispatchIndexTest, ImpossibleChangesFailACheck) {

@@ -83,6 +83,16 @@ TEST_F(InventoryTest, GpusAreListedByNvml) {
   EXPECT_EQ(d.note, "");
 }
 
+TEST_F(InventoryTest, TheEnergyCounterIsReadIfTheGpuHasOne) {
+  script("devices=1");
+  EXPECT_FALSE(make_local_inventory(options)->read().devices.at(1).energy_joules);
+  script("devices=2,mig=1,mj=1500");
+  const Devices d = make_local_inventory(options)->read();
+  ASSERT_EQ(d.devices.size(), 3u);
+  EXPECT_FALSE(d.devices[1].energy_joules) << "an instance shares its GPU's counter";
+  EXPECT_EQ(d.devices[2].energy_joules, 1.5);
+}
+
 TEST_F(InventoryTest, AGpuWithoutBfloat16IsKnown) {
   script("devices=1,cc=75");
   const Devices d = make_local_inventory(options)->read();

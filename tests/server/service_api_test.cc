@@ -58,7 +58,8 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesMalformedBytesWithAMessage) {
        "ModelService/ListModels",     "ModelService/GetModel",        "ModelService/Predict",
        "ModelService/Evaluate",       "ModelService/DeleteModel",     "SystemService/GetServerInfo",
        "SystemService/ListDevices",   "SystemService/CollectGarbage", "JobService/ReadSpec",
-       "SystemService/ListAudit"}) {
+       "SystemService/ListAudit",     "SystemService/SetQuota",       "SystemService/ListQuotas",
+       "SystemService/GetUsage"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;

@@ -43,10 +43,10 @@ class ServiceAudit : public ServiceTest {
 
 TEST_F(ServiceAudit, EachRpcIsRecordedOrKnownToChangeNothing) {
   const std::set<std::string> readers = {
-      "GetUpload", "GetDataset",      "ListDatasets",  "PlanJob",     "ReadSpec",
-      "GetJob",    "ListJobs",        "WatchJob",      "GetArray",    "ListArrays",
-      "ListQueue", "ListCheckpoints", "ListModels",    "GetModel",    "Predict",
-      "Generate",  "Evaluate",        "GetServerInfo", "ListDevices", "ListAudit"};
+      "GetUpload",   "GetDataset", "ListDatasets", "PlanJob",    "ReadSpec",  "GetJob",
+      "ListJobs",    "WatchJob",   "GetArray",     "ListArrays", "ListQueue", "ListCheckpoints",
+      "ListModels",  "GetModel",   "Predict",      "Generate",   "Evaluate",  "GetServerInfo",
+      "ListDevices", "ListAudit",  "ListQuotas",   "GetUsage"};
   for (const google::protobuf::FileDescriptor* file :
        {v1::Job::descriptor()->file(), v1::Dataset::descriptor()->file(),
         v1::Model::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {

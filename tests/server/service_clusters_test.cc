@@ -278,7 +278,7 @@ TEST_F(ClustersTest, AWaitingAttemptHasAForecastOfItsEnd) {
   const std::vector<ClusterConfig> configs = {config};
   const ClusterQueue lines(configs, *clusters_);
   QueueView view;
-  lines.add_to(view, Shares(), /*draining=*/false, clock_.wall_us(), 10, "");
+  lines.add_to(view, Shares(), Quotas(), /*draining=*/false, clock_.wall_us(), 10, "");
   ASSERT_EQ(view.jobs.size(), 2u);
   const QueuedJob& known = view.jobs[0];
   EXPECT_EQ(known.start.likely_us, kStartUs);

@@ -212,6 +212,50 @@ TEST_F(ServiceDispatcher, AnAttemptOfARemovedClusterIsRequeuedAtTheNextStart) {
       << get("away").message;
 }
 
+TEST_F(ServiceDispatcher, JobsWaitForAQuotaOfDevicesAndStartWhenItHasRoom) {
+  ASSERT_TRUE(store_->quotas().set({QuotaKind::kDevices, {"default", ""}, 1}).ok());
+  start({gpu(0, 80), gpu(1, 80)});
+  submit({.id = "first", .ms = 500});
+  ASSERT_TRUE(eventually([&] { return get("first").state == JobState::kRunning; }));
+  submit({.id = "second"});
+  EXPECT_TRUE(eventually([&] {
+    return dispatcher_->explained(get("second")).reason == "QUOTA_DEVICES";
+  })) << describe();
+  wait_until_idle();
+  const std::vector<Moment> moments = read_moments();
+  check(moments);
+  std::vector<std::string> order;
+  for (const Moment& m : moments) {
+    if (m.state == v1::STARTING || m.state == v1::SUCCEEDED) order.push_back(m.id);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"first", "first", "second", "second"}));
+}
+
+TEST_F(ServiceDispatcher, TheEnergyOfAJobIsReadFromItsDevicesCounters) {
+  Device metered = gpu(0, 80);
+  metered.slots = 1;
+  metered.energy_joules = 1234.5;
+  Device other = cpu();
+  start({other, metered});
+  submit({.id = "on-gpu"});
+  submit({.id = "on-cpu", .device = v1::Resources::CPU});
+  wait_until_idle();
+  const int64_t today = system_clock().wall_us() / kQuotaDayUs;
+  const auto uses = [&] {
+    return store_->quotas().device_uses(today - 1, today + 1, system_clock().wall_us()).value();
+  };
+  const auto total = [&](const std::string& kind, int64_t DeviceUse::*field) {
+    int64_t sum = 0;
+    for (const DeviceUse& use : uses()) sum += use.device_kind == kind ? use.*field : 0;
+    return sum;
+  };
+  EXPECT_TRUE(eventually(
+      [&] { return total("gpu", &DeviceUse::metered_us) == total("gpu", &DeviceUse::device_us); }));
+  EXPECT_GT(total("gpu", &DeviceUse::device_us), 0);
+  EXPECT_GT(total("cpu", &DeviceUse::device_us), 0);
+  EXPECT_EQ(total("cpu", &DeviceUse::metered_us), 0) << "the CPU has no counter";
+}
+
 TEST_F(ServiceDispatcher, UsageBeforeTheStartCounts) {
   Policy policy;
   policy.half_life_us = int64_t{24 * 3600} * 1'000'000;

@@ -88,6 +88,19 @@ void check(Store& store, const std::string& seen, const std::string& where) {
   EXPECT_EQ(store.jobs().list(all_jobs()).value().jobs.size(), static_cast<size_t>(kJobs)) << where;
 }
 
+// No attempt is missing in the books of device use, and none is there twice. Each attempt had one
+// device, and ends that the store has seen count in full.
+void check_books(const fs::path& state_dir, const std::string& where) {
+  Connection db(state_dir / "trainyard.db", Connection::Mode::kReadOnly, 100);
+  EXPECT_EQ(db.query_text("SELECT coalesce(sum(device_us), 0) FROM device_uses"),
+            db.query_text("SELECT coalesce(sum(end_time_us - start_time_us), 0) FROM attempts"
+                          " WHERE end_time_us > 0"))
+      << where;
+  EXPECT_EQ(db.query_text("SELECT count(*) FROM device_reservations"),
+            db.query_text("SELECT count(*) FROM attempts WHERE end_time_us = 0"))
+      << where;
+}
+
 void check_integrity(const fs::path& state_dir, const std::string& where) {
   Connection db(state_dir / "trainyard.db", Connection::Mode::kReadOnly, 100);
   EXPECT_EQ(db.query_text("PRAGMA integrity_check"), "ok") << where;
@@ -147,11 +160,14 @@ void crash_everywhere(bool after_commit, int least) {
     TemporaryDirectory directory;
     const Crashed crashed = crash_at(directory.path(), n, after_commit);
     const std::string where = "crash at " + std::to_string(n) + ", acknowledged " + crashed.seen;
+    (void)open_or_die(crash_options(directory.path()));  // recovers the log
+    check_books(directory.path(), where);
     {
       const std::unique_ptr<Store> store = open_or_die(crash_options(directory.path()));
       check(*store, crashed.seen, where);
     }
     check_integrity(directory.path(), where);
+    check_books(directory.path(), where);
     if (crashed.came_through || ::testing::Test::HasFailure()) break;
   }
   EXPECT_GE(n, least);  // the work must have at least `least` such operations

@@ -513,7 +513,7 @@ void Day::settle() {
     note_gone();
     take_changes();
     double cpu = cpu_us();
-    const Decisions decisions = lines_->decide(shares_, false, clock_.wall_us());
+    const Decisions decisions = lines_->decide(shares_, false, clock_.wall_us(), Quotas());
     decide_.add(cpu_us() - cpu);
     for (const StartDecision& start : decisions.starts) submit_to_cluster(start);
     const int64_t queries = cluster_->queries;
@@ -575,7 +575,7 @@ ClusterDay Day::run() {
         const Result<Job> job = store_->jobs().find_uid(uid);
         if (!job.ok()) continue;
         const double cpu = cpu_us();
-        (void)lines_->why(*job, shares_, false, clock_.wall_us());
+        (void)lines_->why(*job, shares_, Quotas(), false, clock_.wall_us());
         why_.add(cpu_us() - cpu);
       }
     }

@@ -3,8 +3,9 @@
 // "devices=2", "init=9" (the driver is not loaded), "broken=1" (device 1 is lost), "context=600"
 // (600 MiB are in use from the second query on), "xid=79,at=1" (device 1 reports Xid 79, once for
 // each number), "mig=2" (device 0 is in MIG mode and has two instances, with a gap between their
-// indices; -1: none), "cc=75" (compute capability 7.5 instead of 9.0). Compiled with
-// TRAINYARD_FAKE_NVML_OLD the library cannot list instances.
+// indices; -1: none), "cc=75" (compute capability 7.5 instead of 9.0), "mj=1500" (the energy
+// counter of each GPU, in millijoules; instances have none). Compiled with TRAINYARD_FAKE_NVML_OLD
+// the library cannot list instances.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -90,6 +91,12 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   *memory = {141ull << 30, (140ull << 30) - context, (1ull << 30) + context};
   const int broken = script("broken=");
   return broken != 0 && device == &devices[broken] ? 15 : 0;
+}
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
+  const int counter = script("mj=");
+  if (counter == 0 || index_in(instances, device) >= 0) return 3;  // NOT_SUPPORTED
+  *millijoules = static_cast<unsigned long long>(counter);
+  return 0;
 }
 int nvmlEventSetCreate(void** set) {
   *set = is_watched;

@@ -92,6 +92,9 @@ LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.Lis
 DRAIN_DEVICE = Method("SystemService/DrainDevice", v1.DrainDeviceRequest, v1.Device, patient=True)
 RESUME_DEVICE = Method("SystemService/ResumeDevice", v1.ResumeDeviceRequest, v1.Device, patient=True)
 LIST_AUDIT = Method("SystemService/ListAudit", v1.ListAuditRequest, v1.ListAuditResponse)
+SET_QUOTA = Method("SystemService/SetQuota", v1.SetQuotaRequest, v1.Quota, patient=True)
+LIST_QUOTAS = Method("SystemService/ListQuotas", v1.ListQuotasRequest, v1.ListQuotasResponse)
+GET_USAGE = Method("SystemService/GetUsage", v1.GetUsageRequest, v1.GetUsageResponse)
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
                          retry=False)

@@ -44,6 +44,19 @@ def _device_name(device: str | v1.Device) -> str:
     return name if name.startswith("devices/") else f"devices/{name}"
 
 
+def _project_name(project: str) -> str:
+    return project if not project or project.startswith("projects/") else f"projects/{project}"
+
+
+def _choice(field: str, name: str, choices: Any) -> Any:
+    """Returns the number of the enum's value that is named in lower case."""
+    names = [key.lower() for key, number in choices.items() if number != 0]
+    if name not in names:
+        raise InvalidArgumentError(f"{field}: '{name}' is not known, expected {', '.join(names)}",
+                                   reason="FIELD_OUT_OF_RANGE")
+    return choices.Value(name.upper())
+
+
 class Devices(list[v1.Device]):
     """The server's devices. `note` says why there is no GPU and what to install; it may be empty."""
 
@@ -548,6 +561,37 @@ class Client(ArrayCalls, TableCalls, TextCalls):
                 until_time=until))
             return answer.entries, answer.next_page_token
         return pages(page, limit)
+
+    def usage(self, *, project: str = "", person: str = "", since: Timestamp | None = None,
+              until: Timestamp | None = None, by: Iterable[str] = ("person", "device")) -> v1.GetUsageResponse:
+        """Returns who has used which devices for how long: `rows`, one for each combination of `by`, with
+        `device_seconds`, `reserved_device_seconds` (the rest of the forecasts of running jobs), `energy_joules` and
+        `cost` as far as they are known, and the days, `first_day` to `end_day`.
+
+        project, person  only jobs of this project ("vision") or person
+        since, until     only the days (UTC) from one to the other; default: the last 30 days
+        by               "person", "project", "device", "day"
+        """
+        return self._channel.call(rpc.GET_USAGE, v1.GetUsageRequest(
+            project=_project_name(project), person=person, since_time=since, until_time=until,
+            by=[_choice("by", name, v1.GetUsageRequest.Dimension) for name in by]))
+
+    def quotas(self, *, limit: int | None = None) -> list[v1.Quota]:
+        """Returns your quotas and those of your projects, at most `limit`, with what is `used` of them."""
+        def page(token: str, size: int) -> tuple[Iterable[v1.Quota], str]:
+            answer = self._channel.call(rpc.LIST_QUOTAS, v1.ListQuotasRequest(page_size=size, page_token=token))
+            return answer.quotas, answer.next_page_token
+        return pages(page, limit)
+
+    def set_quota(self, quota: str, limit: int | None, *, project: str = "", person: str = "") -> v1.Quota:
+        """Sets a quota of a project, a person, or a person in a project; with the limit None it removes the quota. For
+        admins.
+
+        quota  "queued_jobs", "devices", "device_hours" (in 30 days), "stored_bytes" or "model_calls" (in a minute)
+        """
+        return self._channel.call(rpc.SET_QUOTA, v1.SetQuotaRequest(
+            kind=_choice("quota", quota, v1.Quota.Kind), project=_project_name(project), person=person, limit=limit,
+            remove=limit is None))
 
     def backup(self, file: str | os.PathLike[str], *, progress: Observer | None = None) -> v1.BackupResponse.Summary:
         """Writes a snapshot of all of the server's state into the tar archive `file`; the server continues to serve. The
