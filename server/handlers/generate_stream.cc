@@ -77,7 +77,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       self->add(piece);
     };
     const auto done = [self = shared_from_this()](const Status& s) { self->end(s); };
-    ASSIGN_OR_RETURN(const CallNumber call, generate(models_, request, on_text, done));
+    ASSIGN_OR_RETURN(const CallNumber call, generate(models_, request, caller_, on_text, done));
     bool left = false;
     {
       const MutexLock lock(mu_);

@@ -170,7 +170,7 @@ Result<v1::ListModelsResponse> list_models(const ModelParts& parts,
   return response;
 }
 
-void predict(const ModelParts& parts, const v1::PredictRequest& request,
+void predict(const ModelParts& parts, const v1::PredictRequest& request, const CallInfo& call,
              Done<v1::PredictResponse> done) {
   if (parts.draining) return done(draining_error());
   const Result<Model> model = find_network(parts, request.name());
@@ -183,10 +183,13 @@ void predict(const ModelParts& parts, const v1::PredictRequest& request,
                     std::to_string(bytes) +
                         " bytes, expected csv, idx_images, text or images of 1 to 3145728 bytes"));
   }
+  if (Status s = parts.call_quotas.take(model->project, call.principal.person); !s.ok()) {
+    return done(s.error());
+  }
   parts.predict.run({model->job_uid, model->size_bytes}, request, std::move(done));
 }
 
-void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
+void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request, const CallInfo& call,
               Done<v1::EvaluateResponse> done) {
   if (parts.draining) return done(draining_error());
   const auto digest = [&]() -> Result<std::string> {
@@ -200,6 +203,9 @@ void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
   if (!model.ok()) return done(model.error());
   const Result<std::string> dataset = digest();
   if (!dataset.ok()) return done(dataset.error());
+  if (Status s = parts.call_quotas.take(model->project, call.principal.person); !s.ok()) {
+    return done(s.error());
+  }
   parts.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request, std::move(done));
 }
 
@@ -259,6 +265,7 @@ Status check_prompts(const v1::GenerateRequest& request) {
 }  // namespace
 
 Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& request,
+                            const Principal& caller,
                             std::function<void(const v1::GenerateResponse&)> on_text,
                             Done<void> done) {
   if (parts.draining) return draining_error();
@@ -269,6 +276,7 @@ Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& 
     return field_error("FIELD_OUT_OF_RANGE", "token_count",
                        std::to_string(request.token_count()) + ", expected 1 to 65536");
   }
+  if (Status s = parts.call_quotas.take(model.project, caller.person); !s.ok()) return s.error();
   return parts.predict.generate({model.job_uid, model.size_bytes}, request, std::move(on_text),
                                 std::move(done));
 }

@@ -11,6 +11,7 @@
 #include "server/handlers/unary.h"
 #include "server/people/people.h"
 #include "server/processes/one_shot_tasks.h"
+#include "server/serving/call_quotas.h"
 #include "server/serving/predict.h"
 #include "server/store/done.h"
 #include "server/store/store.h"
@@ -30,6 +31,7 @@ struct ModelParts {
   OneShotTasks& one_shot_tasks;
   DiskWatch& disk;
   People& people;
+  CallQuotas& call_quotas;
   const std::atomic<bool>& draining;
 };
 
@@ -41,6 +43,7 @@ Result<Model> find_model(const ModelParts& parts, const std::string& name);
 /// Like PredictRunner::generate(), after checks of the request. An error is returned immediately,
 /// and `done` is then not called.
 Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& request,
+                            const Principal& caller,
                             std::function<void(const v1::GenerateResponse&)> on_text,
                             Done<void> done);
 

@@ -61,6 +61,7 @@ struct PublicServices::Impl {
                  frame.people,
                  frame.executor,
                  frame.draining},
+        call_quotas(p.housekeeping.store.quotas(), p.housekeeping.clock),
         models{paths,
                p.housekeeping.files,
                p.housekeeping.store,
@@ -69,11 +70,11 @@ struct PublicServices::Impl {
                p.one_shot_tasks,
                p.disk,
                frame.people,
+               call_quotas,
                frame.draining},
         system{p.housekeeping.config, p.housekeeping.store, p.inventory,    p.dispatcher,
                p.forecaster,          p.cluster_rates,      p.disk,         frame.people,
                p.start_time_us,       p.warnings,           frame.draining, p.drains_changed},
-        call_quotas(p.housekeeping.store.quotas(), p.housekeeping.clock),
         quotas{p.housekeeping.store, p.housekeeping.clock, frame.people, call_quotas,
                p.quotas_changed},
         garbage(p.housekeeping, uploads),
@@ -138,9 +139,9 @@ struct PublicServices::Impl {
   const JobParts jobs;
   WatchStreams watch;
   const DatasetParts datasets;
+  CallQuotas call_quotas;
   const ModelParts models;
   const SystemParts system;
-  CallQuotas call_quotas;
   const QuotaParts quotas;
   Garbage garbage;
   const BackupSource backup;

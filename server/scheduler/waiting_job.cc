@@ -65,7 +65,6 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.name = job.id;
   waiting.cluster = job.resources.cluster();
   waiting.owner = job.owner;
-  waiting.project = job.project;
   waiting.rest_max_us = rest_max_of(job);
   waiting.on_cpu = need_of(job.on_cpu, waiting.rest_max_us);
   waiting.on_gpu = need_of(job.on_gpu, waiting.rest_max_us);

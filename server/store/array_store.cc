@@ -191,7 +191,6 @@ void insert_members(WriteContext& context, const JobArray& array, const NewArray
     brief.uid = change.uid;
     brief.priority = member.priority;
     brief.owner = array.owner;
-    brief.project = array.project;
     brief.waits_for = static_cast<int32_t>(awaited.size());
     brief.id = member_id(array.id, static_cast<int64_t>(i));
     brief.project = array.project;

@@ -6,6 +6,7 @@
 
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
+#include "server/store/quota_rows.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
@@ -139,6 +140,7 @@ Result<CreatedDataset> create_dataset(WriteContext& context, const NewDataset& a
     if (newest && newest->owner != asked.owner && !asked.may_change_others) {
       return not_owner(*newest);
     }
+    if (Status s = check_stored_bytes(db, asked.project, asked.owner, 0); !s.ok()) return s.error();
     created.dataset.project = asked.project;
     created.dataset.owner = asked.owner;
     created.dataset.id = asked.id;

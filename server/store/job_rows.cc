@@ -178,7 +178,6 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     brief.run_time_us = query.integer(12);
     brief.running_since_us = query.integer(13);
     brief.id = query.text(14);
-    brief.project = query.text(19);
     set_needs(parse<v1::RunPlan>(query.bytes(15)), parse<v1::Progress>(query.bytes(16)),
               query.integer(18), brief);
     brief.time_us = query.integer(17);

@@ -6,6 +6,7 @@
 
 #include "server/store/page_token.h"
 #include "server/store/proto_time.h"
+#include "server/store/quota_rows.h"
 #include "server/store/removals.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
@@ -81,6 +82,9 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
   }
   if (asked.folder_uid.empty()) {
     if (Status s = check_upload(context.db, asked.project, asked.sha256); !s.ok()) return s.error();
+  }
+  if (Status s = check_stored_bytes(context.db, asked.project, asked.owner, 0); !s.ok()) {
+    return s.error();
   }
   v1::Model blob;
   blob.mutable_tensors()->Add(asked.tensors.begin(), asked.tensors.end());

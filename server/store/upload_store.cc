@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "server/store/quota_rows.h"
 #include "server/store/store_core.h"
 #include "src/base/text.h"
 #include "trainyard/v1/dataset_service.pb.h"
@@ -34,6 +35,10 @@ Result<Upload> get_upload(Connection& db, const UploadKey& key) {
 
 Result<Upload> begin_upload(WriteContext& context, const UploadKey& key) {
   if (std::optional<Upload> upload = find_upload(context.db, key)) return std::move(*upload);
+  if (Status s = check_stored_bytes(context.db, key.project, /*person=*/"", key.size_bytes);
+      !s.ok()) {
+    return s.error();
+  }
   Query query(context.db,
               "INSERT INTO uploads (project, sha256, size_bytes, committed_size, complete,"
               " active_time_us) VALUES (?, ?, ?, 0, 0, ?)");

@@ -336,6 +336,46 @@ TEST_F(StoreQuota, DevicesCountThoseOfActiveJobsAndWhenTheyAreExpectedBack) {
   EXPECT_EQ(device_quota().used, 1);
 }
 
+TEST_F(StoreQuota, StoredBytesRefuseUploadsAndSubmissionsButNeverATrainedModel) {
+  const UploadKey file{"default", std::string(64, 'a'), 600};
+  ASSERT_TRUE(store->uploads().begin(file).ok());
+  set(QuotaKind::kStoredBytes, "default", "", 1000);
+  set(QuotaKind::kStoredBytes, "", "ada", 300);
+  UploadKey other = file;
+  other.sha256 = std::string(64, 'b');
+  const Result<Upload> refused = store->uploads().begin(other);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "QUOTA_EXCEEDED");
+  EXPECT_EQ(refused.error().metadata.at("quota"), "stored_bytes");
+  EXPECT_EQ(refused.error().metadata.at("used"), "600") << "an incomplete upload is reserved";
+  EXPECT_TRUE(store->uploads().begin(file).ok()) << "the one that has begun goes on";
+  other.size_bytes = 400;
+  EXPECT_TRUE(store->uploads().begin(other).ok());
+
+  const Job job = start(job_of("makes-a-model", "ada"), {"devices/cpu"});
+  run(job);
+  AttemptUpdate done = update_of(job, 2);
+  done.move = move_to(JobState::kSucceeded);
+  done.model = NewModel{"d", 500, 1, {}};
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, std::move(done)).ok());
+  EXPECT_TRUE(store->models().find("default", "makes-a-model").ok()) << "beyond both quotas";
+  const Result<Job> next = jobs().submit(job_of("next", "bob"));
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().metadata.at("scope"), "projects/default");
+  EXPECT_EQ(next.error().metadata.at("used"), "1500");
+  set(QuotaKind::kStoredBytes, "default", "", 5000);
+  EXPECT_TRUE(jobs().submit(job_of("next", "bob")).ok());
+  EXPECT_EQ(jobs().submit(job_of("after", "ada")).error().metadata.at("scope"), "ada");
+  NewDataset data;
+  data.id = "digits";
+  data.digest = "x";
+  data.owner = "ada";
+  EXPECT_EQ(store->datasets().create(data).error().reason, "QUOTA_EXCEEDED");
+  ASSERT_TRUE(store->models().remove("default", "makes-a-model").ok());
+  EXPECT_TRUE(store->datasets().create(data).ok());
+  EXPECT_TRUE(jobs().submit(job_of("after", "ada")).ok());
+}
+
 TEST_F(StoreQuota, AListHasWhatIsUsedAndGoesOnAtItsPageToken) {
   for (int i = 0; i < 5; ++i) set(QuotaKind::kQueuedJobs, "", "p" + std::to_string(i), i);
   ASSERT_TRUE(jobs().submit(job_of("x", "p4")).ok());
