@@ -58,6 +58,9 @@ constexpr auto kAccessRows = std::to_array<AccessRow>({
     {"Backup", kOperator},
     {"CollectGarbage", kOperator},
     {"ListAudit", kAdmin},
+    {"SetQuota", kAdmin},
+    {"ListQuotas", kAnyone},
+    {"GetUsage", kAnyone},
     // PeopleService
     {"WhoAmI", kAnyone},
     {"ListPeople", kAdmin},

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "server/config/log.h"
+#include "server/store/people_store.h"
 #include "server/store/proto_time.h"
 #include "src/base/text.h"
 #include "trainyard/v1/system_service.pb.h"
@@ -31,12 +32,6 @@ Result<std::string> read_project(const std::string& field) {
   if (well_formed) return field.substr(kProjects.size());
   return field_error("NAME_MALFORMED", "project",
                      quoted_value(field) + " is not a project, expected projects/{project}");
-}
-
-Error project_not_found(const std::string& project) {
-  return make_error(
-      ErrorCode::kNotFound, "PROJECT_NOT_FOUND",
-      "there is no project " + quoted_value(project) + ", or you are not a member of it.");
 }
 
 v1::Quota to_proto(const QuotaUse& use) {

@@ -119,6 +119,24 @@ TEST_F(QuotaTest, UsageIsThatOfEndedAndOfRunningJobs) {
   EXPECT_EQ(none.rows_size(), 0);
 }
 
+TEST_F(QuotaTest, CallsToModelsAreBounded) {
+  make_dataset();
+  submit("oracle", "");
+  wait_for("oracle", v1::SUCCEEDED);
+  ASSERT_TRUE(set(v1::Quota::MODEL_CALLS, "", 1).ok());
+  v1::PredictRequest request;
+  request.set_name("projects/default/models/oracle");
+  request.set_csv("5,4,3,2");
+  v1::PredictResponse response;
+  EXPECT_TRUE(models_->Predict(context().get(), request, &response).ok());
+  const grpc::Status refused = models_->Predict(context().get(), request, &response);
+  EXPECT_EQ(reason_of(refused), "QUOTA_EXCEEDED");
+  EXPECT_NE(refused.error_message().find("model_calls of projects/default"), std::string::npos)
+      << refused.error_message();
+  ASSERT_TRUE(set(v1::Quota::MODEL_CALLS, "", std::nullopt).ok());
+  EXPECT_TRUE(models_->Predict(context().get(), request, &response).ok());
+}
+
 TEST_F(QuotaTest, MalformedQuotasAreRefusedByField) {
   const std::string all;
   EXPECT_EQ(reason_of(set(v1::Quota::KIND_UNSPECIFIED, "ada", 1)), "FIELD_REQUIRED");

@@ -228,6 +228,7 @@ TEST_F(StoreQuota, QueuedJobsAreBoundedForProjectPersonAndBoth) {
 TEST_F(StoreQuota, EachMemberOfAnArrayCounts) {
   set(QuotaKind::kQueuedJobs, "default", "", 4);
   NewArray array;
+  array.project = "default";
   array.id = "sweep";
   array.owner = "ada";
   array.shapes.resize(1);
@@ -367,6 +368,7 @@ TEST_F(StoreQuota, StoredBytesRefuseUploadsAndSubmissionsButNeverATrainedModel) 
   EXPECT_TRUE(jobs().submit(job_of("next", "bob")).ok());
   EXPECT_EQ(jobs().submit(job_of("after", "ada")).error().metadata.at("scope"), "ada");
   NewDataset data;
+  data.project = "default";
   data.id = "digits";
   data.digest = "x";
   data.owner = "ada";
