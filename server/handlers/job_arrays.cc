@@ -16,11 +16,10 @@ namespace {
 
 constexpr size_t kArraySpecBytesMax = 3 << 20;  // a message may have 4 MiB
 
-RequestId request_of(const std::string& project, const v1::SubmitArrayRequest& request) {
+RequestId request_of(const std::string& project, const v1::SubmitArrayRequest& request,
+                     const std::string& person) {
   if (request.request_id().empty()) return {};
-  v1::SubmitArrayRequest body = request;
-  body.clear_request_id();
-  return {project, request.request_id(), digest_of(body)};
+  return {project, request.request_id(), digest_of_request(request, person)};
 }
 
 /// Returns the array's project.
@@ -53,7 +52,7 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
   Result<std::string> project = check_request(request);
   if (!project.ok()) return done(project.error());
   ArrayStore& arrays = parts.store.arrays();
-  const RequestId request_id = request_of(*project, request);
+  const RequestId request_id = request_of(*project, request, call.principal.person);
   if (!request_id.id.empty() && !request.validate_only()) {
     // A repeated request returns its array, even if the spec names something that no longer exists.
     Result<std::optional<JobArray>> first = arrays.find_request(request_id);
@@ -65,6 +64,11 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
   Result<PlannedArray> planned =
       plan_array(parts.planner, parts.clock, *project, request.spec(), *members, call.stop);
   if (!planned.ok()) return done(std::move(planned).error());
+  for (size_t i = 0; i < planned->members.size(); ++i) {
+    const std::string field = "priority of member " + std::to_string(i);
+    Status s = call.rights.check_priority(field, planned->members[i].priority);
+    if (!s.ok()) return done(s.error());
+  }
   if (request.validate_only()) {
     v1::JobArray answer;
     if (!request.array_id().empty()) {
@@ -113,9 +117,9 @@ Result<v1::ListArraysResponse> list_arrays(const JobParts& parts,
   return response;
 }
 
-void steer_array(const JobParts& parts, const std::string& array, Steering steering,
+void steer_array(const JobParts& parts, const std::string& array_name, Steering steering,
                  Done<v1::JobArray> done) {
-  Result<ResourceName> name = parse_name(Collection::kArrays, "name", array);
+  Result<ResourceName> name = parse_name(Collection::kArrays, "name", array_name);
   if (!name.ok()) return done(std::move(name).error());
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"

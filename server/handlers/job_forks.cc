@@ -40,6 +40,7 @@ struct StartPoint {
 struct DerivedJob {
   const std::string& parent;  // the parent's full name
   const std::string& owner;
+  const Rights& rights;  // of the caller
   std::string job_id;
   std::string request_id;
   std::string request_digest;
@@ -189,6 +190,9 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
     if (Status s = check_retry(parent, asked.from_start); !s.ok()) return s.error();
   }
   v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
+  const std::string priority =
+      asked.spec != nullptr ? "spec.priority" : "priority of " + parent.name();
+  if (Status s = asked.rights.check_priority(priority, spec.priority()); !s.ok()) return s.error();
   keep_batch_size(parent.spec, spec);
   // If the parent has started, or could have, the jobs that it waited for have ended and may have
   // been deleted. The new job does not wait for them again.
@@ -257,10 +261,9 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
 
 Result<v1::Job> retry_job(const JobParts& parts, const v1::RetryJobRequest& request,
                           const CallInfo& call) {
-  v1::RetryJobRequest body = request;
-  body.clear_request_id();
-  DerivedJob asked{request.name(), call.principal.person, request.job_id(), request.request_id(),
-                   digest_of(body)};
+  DerivedJob asked{request.name(),       call.principal.person,
+                   call.rights,          request.job_id(),
+                   request.request_id(), digest_of_request(request, call.principal.person)};
   asked.from_start = request.from_start();
   asked.retries = true;
   return create_derived(parts, asked, call.stop);
@@ -272,10 +275,9 @@ Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& reques
     return field_error("FIELD_OUT_OF_RANGE", "step",
                        std::to_string(request.step()) + " is out of range, expected at least 1");
   }
-  v1::ForkJobRequest body = request;
-  body.clear_request_id();
-  DerivedJob asked{request.name(), call.principal.person, request.job_id(), request.request_id(),
-                   digest_of(body)};
+  DerivedJob asked{request.name(),       call.principal.person,
+                   call.rights,          request.job_id(),
+                   request.request_id(), digest_of_request(request, call.principal.person)};
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();
   asked.validate_only = request.validate_only();

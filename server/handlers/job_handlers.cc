@@ -23,24 +23,18 @@ constexpr int32_t kQueueDefault = 100;  // jobs in a response
 // Stands for all projects that the caller may see, in the parent projects/-.
 constexpr const char* kAllProjects = "-";
 
-/// Returns the digest of the request without its ID. Two requests with the same ID must have the
-/// same digest.
-std::string digest_of_body(const v1::SubmitJobRequest& request) {
-  v1::SubmitJobRequest body = request;
-  body.clear_request_id();
-  return digest_of(body);
-}
-
 /// Returns the job that an earlier call with the same request ID and content created, if there is
 /// one. A client repeats a call whose response was lost.
 Result<std::optional<Job>> find_first(const JobStore& jobs, const std::string& project,
-                                      const v1::SubmitJobRequest& request) {
+                                      const v1::SubmitJobRequest& request,
+                                      const std::string& person) {
   if (request.request_id().empty()) return std::optional<Job>();
-  return jobs.find_request({project, request.request_id(), digest_of_body(request)});
+  return jobs.find_request({project, request.request_id(), digest_of_request(request, person)});
 }
 
 /// Returns the job's project.
-Result<std::string> check_submit(const JobParts& parts, const v1::SubmitJobRequest& request) {
+Result<std::string> check_submit(const JobParts& parts, const v1::SubmitJobRequest& request,
+                                 const CallInfo& call) {
   if (parts.draining) return draining_error();
   ASSIGN_OR_RETURN(std::string project, parse_parent(request.parent()));
   if (!request.job_id().empty()) {
@@ -51,6 +45,9 @@ Result<std::string> check_submit(const JobParts& parts, const v1::SubmitJobReque
   if (Status s = check_request_id(request.request_id()); !s.ok()) return s.error();
   if (!request.has_spec()) {
     return field_error("FIELD_REQUIRED", "spec", "is missing, expected dataset, model and recipe");
+  }
+  if (Status s = call.rights.check_priority("spec.priority", request.spec().priority()); !s.ok()) {
+    return s.error();
   }
   return project;
 }
@@ -69,7 +66,7 @@ void store_job(const JobParts& parts, std::string project, const v1::SubmitJobRe
   job.initial_model_project = std::move(planned.initial_model_project);
   job.after = std::move(planned.after);
   job.request_id = request.request_id();
-  if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
+  if (!request.request_id().empty()) job.request_digest = digest_of_request(request, owner);
   if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
   // No thread waits for the commit, so all concurrent submits can share one.
   parts.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
@@ -83,13 +80,14 @@ void store_job(const JobParts& parts, std::string project, const v1::SubmitJobRe
 /// Plans the job, which may take seconds, and stores it.
 void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, const CallInfo& call,
                 Done<v1::Job> done) {
-  Result<std::string> project = check_submit(parts, request);
+  Result<std::string> project = check_submit(parts, request, call);
   if (!project.ok()) return done(project.error());
   Result<PlannedJob> planned = parts.planner.plan(*project, request.spec(), call.stop);
   if (!planned.ok()) {
     if (request.validate_only()) return done(std::move(planned).error());
     // A repeated request returns its job, even if the spec names something that no longer exists.
-    const Result<std::optional<Job>> first = find_first(parts.store.jobs(), *project, request);
+    const Result<std::optional<Job>> first =
+        find_first(parts.store.jobs(), *project, request, call.principal.person);
     if (!first.ok()) return done(first.error());
     if (!*first) return done(std::move(planned).error());
     return done(to_proto(parts.dispatcher.explained(**first)));
@@ -112,7 +110,7 @@ void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, cons
 bool submit_known_job(const JobParts& parts, const v1::SubmitJobRequest& request,
                       const CallInfo& call, const Done<v1::Job>& done) {
   if (request.validate_only()) return false;
-  Result<std::string> project = check_submit(parts, request);
+  Result<std::string> project = check_submit(parts, request, call);
   if (!project.ok()) return false;
   const std::shared_ptr<const PlannedJob> known =
       parts.planner.find_accepted(*project, request.spec());
@@ -287,7 +285,8 @@ Result<v1::Job> resume_job(const JobParts& parts, const v1::ResumeJobRequest& re
   return to_proto(parts.dispatcher.explained(job));
 }
 
-Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriorityRequest& request) {
+Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriorityRequest& request,
+                                 const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   if (!request.has_priority()) {
     return field_error("FIELD_REQUIRED", "priority", "is missing, expected -100..100");
@@ -295,6 +294,9 @@ Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriority
   if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
     return field_error("FIELD_OUT_OF_RANGE", "priority",
                        std::to_string(request.priority()) + " is out of range, expected -100..100");
+  }
+  if (Status s = call.rights.check_priority("priority", request.priority()); !s.ok()) {
+    return s.error();
   }
   ASSIGN_OR_RETURN(const Job job,
                    parts.store.jobs().set_priority(name.project, name.id, request.priority()));

@@ -73,11 +73,10 @@ Result<std::optional<std::string>> find_request_uid(Connection& db, const Reques
   if (!query.step()) return std::optional<std::string>();
   std::string uid = query.text(1);
   if (query.bytes(0) != request.digest) {
-    Error e =
-        field_error("REQUEST_ID_REUSED", "request_id",
-                    quoted_value(request.id) + " was used for another request; choose a new one");
-    e.metadata["first_use"] = uid;
-    return e;
+    // Nothing of the first request is told, which may be another person's.
+    return field_error(
+        "REQUEST_ID_REUSED", "request_id",
+        quoted_value(request.id) + " was used for another request; choose a new one");
   }
   return std::optional<std::string>(std::move(uid));
 }
