@@ -5,7 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
 #include "client/cli/list_limit.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -63,11 +63,11 @@ Result<int> run_list(Session& session, const ListLimit& shown) {
 Result<int> run_change(Session& session, const Names& names, Change change, const char* what) {
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", given));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", given));
     ASSIGN_OR_RETURN(const v1::JobArray array, change(*server, name));
     session.show(array, [&] { return std::string(); }, {array.name()});
     if (session.machine()) continue;
-    session.err().line(safe_text(client::short_name(array.name())) + ": " + what +
+    session.err().line(safe_text(relative_name(array.name())) + ": " + what +
                        "; its jobs are now " + states_text(array));
   }
   return static_cast<int>(client::kExitOk);
@@ -100,11 +100,11 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", text));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", text));
     if (Status deleted = server->call(kDeleteArray, name); !deleted.ok()) {
       return std::move(deleted).error();
     }
-    session.err().line("deleted array " + safe_text(client::short_name(name)) +
+    session.err().line("deleted array " + safe_text(relative_name(name)) +
                        " and its jobs; any models that they trained are kept");
   }
   return static_cast<int>(client::kExitOk);
@@ -128,7 +128,7 @@ Command get_command_of_arrays() {
           },
           [o](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const int64_t limit, o->limit.count(session));
-            ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", o->name));
+            ASSIGN_OR_RETURN(const std::string name, session.full_name("arrays", o->name));
             if (Status s = show_array(session, name, limit); !s.ok()) return s.error();
             return static_cast<int>(client::kExitOk);
           }};

@@ -9,6 +9,7 @@
 #include "client/cli/array_spread.h"
 #include "client/cli/job_view.h"
 #include "client/cli/options.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/follow.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
@@ -19,7 +20,6 @@ namespace {
 
 constexpr client::Rpc<v1::GetArrayRequest, v1::JobArray> kGetArray{"JobService/GetArray"};
 
-using client::short_name;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollFirst{200};
@@ -112,7 +112,7 @@ std::string render_members(const std::vector<const v1::Job*>& members,
   for (const auto& [path, title] : titles) columns.push_back({title, true});
   Table table(std::move(columns));
   for (const v1::Job* job : members) {
-    std::vector<Cell> cells = {std::string(short_name(job->name())),
+    std::vector<Cell> cells = {std::string(relative_name(job->name())),
                                Cell(state_name(job->state()), state_style(job->state())),
                                progress_summary(*job)};
     if (measure) {
@@ -148,7 +148,7 @@ std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour) {
   if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(std::move(columns));
   for (const v1::JobArray& array : arrays.arrays()) {
-    std::vector<Cell> cells = {std::string(short_name(array.name())), grouped(array.size()),
+    std::vector<Cell> cells = {std::string(relative_name(array.name())), grouped(array.size()),
                                states_text(array), age_of(array.create_time())};
     if (owners) cells.insert(cells.begin() + 1, Cell(array.owner()));
     table.add(std::move(cells));
@@ -159,7 +159,7 @@ std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour) {
 std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& members,
                          int64_t limit, bool colour) {
   std::vector<std::pair<std::string, Cell>> fields;
-  fields.emplace_back("array", std::string(short_name(array.name())));
+  fields.emplace_back("array", std::string(relative_name(array.name())));
   fields.emplace_back("owner", array.owner());
   std::string count = grouped(array.size());
   if (!array.uid().empty() && std::ssize(members) < array.size()) {
@@ -167,7 +167,7 @@ std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& 
   }
   fields.emplace_back("members", count);
   fields.emplace_back("states", states_text(array));
-  fields.emplace_back("dataset", std::string(short_name(array.spec().dataset().name())));
+  fields.emplace_back("dataset", std::string(relative_name(array.spec().dataset().name())));
   fields.emplace_back("submitted", local_time(array.create_time()));
   fields.emplace_back("ended", local_time(array.end_time()));
   std::string out = render_fields(fields, colour);
@@ -190,7 +190,7 @@ int exit_code_of_array(const v1::JobArray& array) {
 std::string array_text(const v1::Job& job) {
   if (job.array().empty()) return "";
   std::string text =
-      std::string(short_name(job.array())) + ", number " + std::to_string(job.array_index());
+      std::string(relative_name(job.array())) + ", number " + std::to_string(job.array_index());
   const std::map<std::string, std::string> values(job.array_values().begin(),
                                                   job.array_values().end());
   const char* join = ": ";
@@ -203,7 +203,8 @@ std::string array_text(const v1::Job& job) {
 
 Result<std::vector<v1::Job>> read_members(client::Client& server, const std::string& array) {
   v1::ListJobsRequest request;
-  request.set_parent(server.parent());
+  const std::string_view project = client::parent_of(array);
+  request.set_parent(project.empty() ? server.parent() : std::string(project));
   request.set_array(array);
   request.set_page_size(1000);
   std::vector<v1::Job> members;
@@ -241,7 +242,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
     if (array.has_end_time()) return exit_code_of_array(array);
     const int32_t paused = count_of(array, v1::PAUSED);
     if (paused > 0 && !reported_paused && !session.machine()) {
-      const std::string id = safe_text(short_name(name));
+      const std::string id = safe_text(relative_name(name));
       session.err().line(grouped(paused) + " members of " + id +
                          " are paused: 'trainyard array resume " + id + "' continues them.");
       reported_paused = true;
@@ -251,7 +252,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
       rest = std::chrono::duration<double>(timeout_s) - (Clock::now() - begin);
       if (rest.count() <= 0) {
         return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",
-                          std::string(short_name(name)) + " has not ended within " +
+                          std::string(relative_name(name)) + " has not ended within " +
                               human_duration(timeout_s) + "; it continues");
       }
       rest = std::min(rest, std::chrono::duration<double>(pause));
@@ -264,7 +265,8 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
 Result<std::string> find_array_named(client::Client& server, const std::string& job_name,
                                      const Error& error) {
   if (error.reason != "JOB_NOT_FOUND") return error;
-  ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", short_name(job_name)));
+  ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", client::short_name(job_name),
+                                                             client::parent_of(job_name)));
   const Result<v1::JobArray> array = server.call(kGetArray, name);
   if (!array.ok()) return error;
   return name;
@@ -274,9 +276,10 @@ Error point_to_array(client::Client& server, const std::string& job_name, Error 
                      const std::string& command) {
   const Result<std::string> array = find_array_named(server, job_name, error);
   if (!array.ok()) return error;
-  const std::string id(short_name(*array));
+  const std::string id(relative_name(*array));
   error.message = id + " is an array of jobs, not a job: use 'trainyard array " + command + " " +
-                  id + "' for all of its jobs, or '" + id + "-0' for the first one";
+                  id + "' for all of its jobs, or '" + std::string(relative_name(job_name)) +
+                  "-0' for the first one";
   return error;
 }
 

@@ -112,7 +112,7 @@ class Chat {
 };
 
 Result<int> run_chat(Session& session, const ChatOptions& options) {
-  ASSIGN_OR_RETURN(const std::string model, client::full_name("models", options.model));
+  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   v1::GenerateRequest request;
   request.set_name(model);
   if (Status s = set_generate_fields(options.flags, request); !s.ok()) return s.error();

@@ -42,6 +42,14 @@ std::vector<Command> array_commands();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 std::vector<Command> device_commands();
+Command login_command();
+Command logout_command();
+Command whoami_command();
+std::vector<Command> context_commands();
+std::vector<Command> user_commands();
+std::vector<Command> project_commands();
+std::vector<Command> token_commands();
+std::vector<Command> share_commands();
 Command server_status_command();
 Command server_backup_command();
 Command server_restore_command();
@@ -62,9 +70,9 @@ struct Words {
   std::vector<size_t> at;
 };
 Words leading_words(const std::vector<std::string>& arguments) {
-  static const std::vector<std::string> with_value = {"-o",        "--output",  "--server",
-                                                      "--context", "--timeout", "--token-file",
-                                                      "--ca-file", "--config"};
+  static const std::vector<std::string> with_value = {"-o",           "--output",  "--server",
+                                                      "--context",    "--project", "--timeout",
+                                                      "--token-file", "--ca-file", "--config"};
   Words out;
   for (size_t i = 0; i < arguments.size() && out.words.size() < 2; ++i) {
     const std::string& a = arguments[i];
@@ -150,6 +158,13 @@ const std::vector<Command>& commands() {
     list.push_back(server_gc_command());
     list.push_back(server_audit_command());
     list.push_back(health_command());
+    list.push_back(login_command());
+    list.push_back(logout_command());
+    list.push_back(whoami_command());
+    for (auto* group :
+         {context_commands, user_commands, project_commands, token_commands, share_commands}) {
+      for (Command& c : group()) list.push_back(std::move(c));
+    }
     list.push_back(completion_command());
     list.push_back(man_command());
     list.push_back(tutorial_command());
@@ -173,12 +188,14 @@ void add_global_options(OptionSet& options, GlobalOptions& g) {
                format_names());
   options.text("--server", "ADDRESS", g.connection.server,
                "unix:/path or host:port (TRAINYARD_SERVER)");
-  options.text("--context", "NAME", g.connection.context,
+  options.text("--context", "CONTEXT", g.connection.context,
                "a server named in the configuration file (TRAINYARD_CONTEXT)");
+  options.text("--project", "PROJECT", g.connection.project,
+               "the project of names without one (TRAINYARD_PROJECT)");
   options.text("--config", "FILE", g.connection.config_file,
                "configuration file (TRAINYARD_CONFIG)");
   options.text("--token-file", "FILE", g.connection.token_file,
-               "file with the bearer token, mode 0600");
+               "file with your token, mode 0600 (TRAINYARD_TOKEN_FILE)");
   options.text("--ca-file", "FILE", g.connection.ca_file,
                "CA certificates (PEM) to trust for the server's certificate");
   options.flag("--plaintext", g.connection.plaintext,

@@ -25,6 +25,10 @@ Completion completion_of(const OptionRow& row) {
       {"MODEL", {With::kModels, {}}},
       {"DATASET", {With::kDatasets, {}}},
       {"ARRAY", {With::kArrays, {}}},
+      {"PROJECT", {With::kProjects, {}}},
+      {"PERSON", {With::kPeople, {}}},
+      {"TOKEN", {With::kTokens, {}}},
+      {"CONTEXT", {With::kContexts, {}}},
       {"DEVICE", {With::kDevices, {}}},  // as an argument: a device of the server
   };
   const auto kind = kinds.find(row.positional ? row.names[0] : row.value);
@@ -46,6 +50,14 @@ std::string listing_of(Completion::With with) {
       return "array list";
     case Completion::With::kDevices:
       return "device list";
+    case Completion::With::kProjects:
+      return "project list";
+    case Completion::With::kPeople:
+      return "user list";
+    case Completion::With::kTokens:
+      return "token list";
+    case Completion::With::kContexts:
+      return "context list";
     default:
       return "";
   }

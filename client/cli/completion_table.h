@@ -20,15 +20,18 @@ struct Completion {
     kModels,
     kDatasets,
     kArrays,
-    kDevices
+    kDevices,
+    kProjects,
+    kPeople,
+    kTokens,
+    kContexts
   };
   With with = With::kNothing;
   std::vector<std::string> words;  // only for kWords
 };
 Completion completion_of(const OptionRow& row);
 
-/// Returns the command that prints these names with -o name; empty if they do not come from the
-/// server.
+/// Returns the command that prints these names with -o name; empty if no command does.
 std::string listing_of(Completion::With with);
 
 struct CommandRows {

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <iostream>
 
+#include "client/cli/relative_name.h"
 #include "client/lib/names.h"
 
 namespace trainyard::cli {
@@ -25,23 +27,26 @@ Status confirm(Session& session, const std::string& question, const std::string&
 }
 
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
-                      const std::vector<std::string>& names, const std::string& what_goes) {
+                      const std::vector<std::string>& names, const std::string& what_goes,
+                      const Deed& deed) {
   if (options.yes) return {};
+  const std::string refusal = "nothing was " + deed.done;
   if (!options.name.empty()) {
     const bool same =
         names.size() == 1 && client::short_name(names[0]) == client::short_name(options.name);
     if (same) return {};
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
-                      "--confirm does not name the " + noun + " to delete; nothing was deleted");
+                      "--confirm does not name the " + noun + " to " + deed.verb + "; " + refusal);
   }
   if (!can_ask()) {
     return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
-                      "deleting a " + noun + " is permanent: add --yes or --confirm=NAME");
+                      deed.gerund + " a " + noun + " is permanent: add --yes or --confirm=NAME");
   }
   std::string list;
-  for (const std::string& name : names) list += " " + safe_text(client::short_name(name));
-  return confirm(session, "Delete " + noun + list + what_goes + " permanently?",
-                 "nothing was deleted");
+  for (const std::string& name : names) list += " " + safe_text(relative_name(name));
+  std::string question = deed.verb + " " + noun + list + what_goes + " permanently?";
+  question[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(question[0])));
+  return confirm(session, question, refusal);
 }
 
 }  // namespace trainyard::cli

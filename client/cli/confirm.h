@@ -21,9 +21,16 @@ bool can_ask();
 /// is yes.
 Status confirm(Session& session, const std::string& question, const std::string& refusal);
 
+/// The word of a command that cannot be undone, in the forms that messages need.
+struct Deed {
+  std::string verb = "delete";
+  std::string gerund = "deleting";
+  std::string done = "deleted";
+};
 /// Succeeds with --yes, or with --confirm and the only name; otherwise asks if stdin is a terminal,
 /// and refuses if not. `what_goes` follows the names in the question: ", all versions".
 Status confirm_delete(Session& session, const ConfirmOptions& options, const std::string& noun,
-                      const std::vector<std::string>& names, const std::string& what_goes = "");
+                      const std::vector<std::string>& names, const std::string& what_goes = "",
+                      const Deed& deed = {});
 
 }  // namespace trainyard::cli

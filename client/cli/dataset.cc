@@ -8,9 +8,9 @@
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
 #include "client/cli/gguf_model.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/upload_flags.h"
 #include "client/cli/upload_view.h"
-#include "client/lib/names.h"
 #include "client/lib/spec_file.h"
 #include "proto/spec/dataset_format.h"
 #include "src/base/text.h"
@@ -22,8 +22,6 @@ constexpr client::Rpc<v1::ListDatasetsRequest, v1::ListDatasetsResponse> kListDa
     "DatasetService/ListDatasets"};
 constexpr client::Rpc<v1::DeleteDatasetRequest, google::protobuf::Empty> kDeleteDataset{
     "DatasetService/DeleteDataset", client::Repeat::kNever};
-
-using client::short_name;
 
 std::string skipped_text(const v1::DatasetSchema& s) {
   if (s.skipped_rows() > 0) {
@@ -173,7 +171,7 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
   if (s.train_rows() > 0)
     rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
   std::vector<std::pair<std::string, Cell>> fields = {
-      {"dataset", std::string(short_name(d.name()))},
+      {"dataset", std::string(relative_name(d.name()))},
       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
       {"files", sources},
@@ -238,9 +236,9 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
   TemporaryFolder scratch;
   if (Status s = unpack_tokenizer(folder, scratch, file); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder, true));
-  session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
+  session.show(dataset, [&] { return std::string(relative_name(dataset.name())) + "\n"; },
                {dataset.name()});
-  session.hint("'dataset: " + safe_text(short_name(dataset.name())) +
+  session.hint("'dataset: " + safe_text(relative_name(dataset.name())) +
                "' in a spec trains on it; without the @, a job trains on the newest version.");
   return static_cast<int>(client::kExitOk);
 }
@@ -304,7 +302,7 @@ Result<int> run_dataset_list(Session& session, bool all_versions) {
         if (any_failed) columns.push_back({.title = "REASON", .shortens = true});
         Table table(std::move(columns));
         for (const v1::Dataset& d : all.datasets()) {
-          std::vector<Cell> cells = {std::string(short_name(d.name())),
+          std::vector<Cell> cells = {std::string(relative_name(d.name())),
                                      Cell(v1::Dataset::State_Name(d.state()), style_of(d.state())),
                                      grouped(d.schema().train_rows()),
                                      grouped(d.schema().test_rows()),
@@ -347,7 +345,7 @@ Command get_dataset_command() {
                                "the dataset's name; without @VERSION the newest version");
           },
           [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", *name));
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Dataset dataset,
                              server->call(client::rpc::kGetDataset, full));
@@ -368,7 +366,7 @@ Result<int> delete_failed_datasets(Session& session, const ConfirmOptions& confi
   ASSIGN_OR_RETURN(const v1::ListDatasetsResponse all, read_datasets(*server, true));
   std::vector<std::string> names;
   for (const v1::Dataset& d : all.datasets()) {
-    if (has_failed(d)) names.emplace_back(short_name(d.name()));
+    if (has_failed(d)) names.emplace_back(relative_name(d.name()));
   }
   if (names.empty()) {
     session.hint("No dataset has failed.");
@@ -378,7 +376,7 @@ Result<int> delete_failed_datasets(Session& session, const ConfirmOptions& confi
     return std::move(sure).error();
   }
   for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", name));
+    ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", name));
     if (Status deleted = server->call(kDeleteDataset, full); !deleted.ok()) {
       return std::move(deleted).error();
     }
@@ -410,11 +408,11 @@ Command delete_dataset_command() {
                 !sure.ok()) {
               return std::move(sure).error();
             }
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("datasets", o->name));
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("datasets", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             if (Status deleted = server->call(kDeleteDataset, full); !deleted.ok())
               return std::move(deleted).error();
-            session.err().line("deleted dataset " + safe_text(short_name(full)) + all);
+            session.err().line("deleted dataset " + safe_text(relative_name(full)) + all);
             return static_cast<int>(client::kExitOk);
           }};
 }

@@ -3,7 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 
 namespace trainyard::cli {
 namespace {
@@ -22,10 +22,10 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     if (Status deleted = server->call(kDeleteJob, name); !deleted.ok())
       return std::move(deleted).error();
-    session.err().line("deleted job " + safe_text(client::short_name(name)) +
+    session.err().line("deleted job " + safe_text(relative_name(name)) +
                        "; any model that it trained is kept");
   }
   return static_cast<int>(client::kExitOk);

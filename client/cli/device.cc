@@ -7,6 +7,7 @@
 #include "client/cli/command.h"
 #include "client/cli/forecast_view.h"
 #include "client/cli/job_label.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/time_range.h"
 #include "client/lib/names.h"
 #include "src/base/join.h"
@@ -52,7 +53,7 @@ Result<int> run_drain(Session& session, const DrainOptions& options) {
     ASSIGN_OR_RETURN(const v1::Device device, server->call(kDrainDevice, request));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
-    session.err().line(safe_text(client::short_name(device.name())) +
+    session.err().line(safe_text(relative_name(device.name())) +
                        drained_text(device, options.pause));
   }
   return static_cast<int>(client::kExitOk);
@@ -64,7 +65,7 @@ Result<int> run_resume(Session& session, const std::vector<std::string>& names) 
     ASSIGN_OR_RETURN(const v1::Device device, server->call(kResumeDevice, full_device_name(given)));
     session.show(device, [&] { return std::string(); }, {device.name()});
     if (session.machine()) continue;
-    session.err().line(safe_text(client::short_name(device.name())) + " is no longer drained" +
+    session.err().line(safe_text(relative_name(device.name())) + " is no longer drained" +
                        (device.reason().empty() ? "" : ". " + safe_text(device.reason())));
   }
   return static_cast<int>(client::kExitOk);
@@ -166,7 +167,7 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
                {"RUNNING", true}});
   for (const v1::Cluster& cluster : list.clusters()) {
     const auto running = std::ranges::count_if(cluster.jobs(), &v1::ClusterJob::granted);
-    table.add({std::string(client::short_name(cluster.name())), cluster.kind(), node_text(cluster),
+    table.add({std::string(relative_name(cluster.name())), cluster.kind(), node_text(cluster),
                std::to_string(cluster.jobs_size() - running) + " of " +
                    std::to_string(cluster.waiting_max()),
                std::to_string(running)});
@@ -182,7 +183,7 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
       at = end + 1;
     }
     if (const std::string nodes = measured_text(cluster); !nodes.empty()) {
-      add(std::string(client::short_name(cluster.name())) + ": " + nodes);
+      add(std::string(relative_name(cluster.name())) + ": " + nodes);
     }
     for (const v1::ClusterJob& job : cluster.jobs()) {
       add(std::string(client::short_name(cluster.name())) + ": " + cluster_job_text(job, parent));
@@ -211,7 +212,7 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
     Table table(std::move(columns));
     for (const v1::Device& d : list.devices()) {
       std::vector<Cell> cells = {
-          std::string(client::short_name(d.name())),
+          std::string(relative_name(d.name())),
           v1::Device::Kind_Name(d.kind()),
           d.model(),
           Cell(sentences ? health_text(d) : v1::Device::Health_Name(d.health()),
@@ -230,7 +231,7 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
   const bool below = width > 0 && whole.least_width() > width;
   std::string text = (below ? table_of(false) : whole).render(out);
   const auto add_sentence = [&](const v1::Device& d, const std::string& sentence) {
-    text += wrapped(safe_text(std::string(client::short_name(d.name())) + ": " + sentence), width,
+    text += wrapped(safe_text(std::string(relative_name(d.name())) + ": " + sentence), width,
                     /*indent=*/2) +
             "\n";
   };

@@ -16,8 +16,9 @@ bool is_group(const std::string& word) {
 
 namespace {
 
-/// Returns the commands that other tools call by this word, or that the word is likely to mean.
-std::vector<std::string> other_verbs(const std::string& word) {
+/// Returns the commands that other tools call by this word, or that the word is likely to mean,
+/// among those that begin with `group`, such as "dataset ", or all if it is empty.
+std::vector<std::string> other_verbs(const std::string& group, const std::string& word) {
   static constexpr std::pair<std::string_view, std::string_view> kOtherVerbs[] = {
       {"train", "submit"},
       {"run", "submit"},
@@ -66,10 +67,46 @@ std::vector<std::string> other_verbs(const std::string& word) {
       {"daemon", "server status"},
       {"ping", "health"},
       {"audit", "server audit"},
+      {"signin", "login"},
+      {"auth", "login"},
+      {"signout", "logout"},
+      {"me", "whoami"},
+      {"id", "whoami"},
+      {"roles", "whoami"},
+      {"people", "user list"},
+      {"person", "user list"},
+      {"useradd", "user set"},
+      {"userdel", "user remove"},
+      {"members", "project members"},
+      {"invite", "project add"},
+      {"grant", "project add"},
+      {"namespace", "project list"},
+      {"switch", "context use"},
+      {"current", "show"},
+      {"get", "show"},
+      {"switch", "use"},
+      {"select", "use"},
+      {"default", "use"},
+      {"add", "set"},
+      {"create", "set"},
+      {"new", "create"},
+      {"new", "set"},
+      {"issue", "create"},
+      {"renew", "rotate"},
+      {"refresh", "rotate"},
+      {"delete", "revoke"},
+      {"delete", "remove"},
+      {"rm", "revoke"},
+      {"rm", "remove"},
+      {"remove", "revoke"},
+      {"remove", "remove-member"},
+      {"kick", "remove-member"},
+      {"join", "add"},
   };
   std::vector<std::string> meant;
   for (const auto& [other, ours] : kOtherVerbs) {
-    if (other == word) meant.emplace_back(ours);
+    const std::string command = group + std::string(ours);
+    if (other == word && find_command(command) != nullptr) meant.push_back(command);
   }
   return meant;
 }
@@ -77,11 +114,9 @@ std::vector<std::string> other_verbs(const std::string& word) {
 /// Returns what takes the place of a command that other tools have; empty for all other words.
 std::string_view note_on(const std::string& word) {
   static constexpr std::pair<std::string_view, std::string_view> kNotes[] = {
-      {"login",
-       "'--token-file FILE' or a context of the configuration file names your token; the Unix "
-       "socket of this machine needs none"},
       {"config",
-       "the configuration file is ~/.config/trainyard/config.yaml (docs/cli.md#which-server)"},
+       "'trainyard context' shows and changes the configuration file, "
+       "~/.config/trainyard/config.yaml (docs/cli.md#which-server)"},
   };
   for (const auto& [other, note] : kNotes) {
     if (other == word) return note;
@@ -96,19 +131,13 @@ std::vector<std::string> meant_by(const std::string& first, const std::string& s
     const std::string meant = singular + " " + second;
     return {find_command(meant) != nullptr ? meant : singular + " list"};
   }
-  std::vector<std::string> meant;
-  if (is_group(first)) {  // for example 'dataset ls'
-    for (const std::string& verb : other_verbs(second)) {
-      if (find_command(first + " " + verb) != nullptr) meant = {first + " " + verb};
-    }
-    return meant;
-  }
+  if (is_group(first)) return other_verbs(first + " ", second);  // for example 'dataset ls'
   if (first == "job" || first == "jobs") {  // commands for jobs are plain verbs
     if (find_command(second) != nullptr) return {second};
-    meant = other_verbs(second);
+    const std::vector<std::string> meant = other_verbs("", second);
     return meant.empty() ? std::vector<std::string>{"list"} : meant;
   }
-  return other_verbs(first);
+  return other_verbs("", first);
 }
 
 }  // namespace

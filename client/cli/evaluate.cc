@@ -5,7 +5,6 @@
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
-#include "client/lib/names.h"
 #include "src/data/table/column_match.h"
 
 namespace trainyard::cli {
@@ -78,8 +77,8 @@ void note_training_rows(Session& session, client::Client& server,
 
 Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   v1::EvaluateRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("models", options.model));
-  ASSIGN_OR_RETURN(*request.mutable_dataset(), client::full_name("datasets", options.dataset));
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("models", options.model));
+  ASSIGN_OR_RETURN(*request.mutable_dataset(), session.full_name("datasets", options.dataset));
   if (options.rows == "test") request.set_rows(v1::EvaluateRequest::TEST);
   if (options.rows == "train") request.set_rows(v1::EvaluateRequest::TRAIN);
   request.mutable_metrics()->Add(options.metrics.begin(), options.metrics.end());

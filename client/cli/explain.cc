@@ -7,6 +7,7 @@
 #include "client/cli/command.h"
 #include "client/cli/explanation.h"
 #include "client/cli/job_view.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/time_range.h"
 #include "client/lib/metric_history.h"
 #include "client/lib/names.h"
@@ -22,7 +23,7 @@ std::string render(const Explanation& e, const v1::Job& job, const Terminal& out
     return wrapped(safe_text(text), width, indent, indent);
   };
   const auto title = [&](const char* text) { return paint(colour, Style::kDim, text) + "\n"; };
-  std::string out = safe_text(std::string(client::short_name(job.name()))) + "\n" + "  " +
+  std::string out = safe_text(std::string(relative_name(job.name()))) + "\n" + "  " +
                     indented(e.now, kIndent) + "\n" + title("What happened");
   for (const Explanation::Chapter& chapter : e.story) {
     const std::string time = local_time(chapter.time);
@@ -55,6 +56,7 @@ std::string explanation_json(const Explanation& e, const v1::Job& job) {
 /// 20 min." Empty if the server does not know the position.
 std::string queue_text(client::Client& server, const v1::Job& job) {
   v1::ListQueueRequest request;
+  request.set_parent(std::string(client::parent_of(job.name())));
   request.set_name(job.name());
   const Result<v1::ListQueueResponse> queue = server.call(client::rpc::kListQueue, request);
   if (!queue.ok() || queue->jobs_size() == 0 || queue->jobs(0).position() == 0) return "";
@@ -68,7 +70,7 @@ std::string queue_text(client::Client& server, const v1::Job& job) {
 }
 
 Result<int> run_explain(Session& session, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Explainer explainer;

@@ -7,9 +7,9 @@
 
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/follow.h"
 #include "client/lib/metric_history.h"
-#include "client/lib/names.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
@@ -155,10 +155,10 @@ std::string now_of(const v1::Job& job) {
 }
 
 std::vector<std::string> kept_of(const v1::Job& job) {
-  const std::string name(client::short_name(job.name()));
+  const std::string name(relative_name(job.name()));
   std::vector<std::string> kept;
   if (!job.model().empty()) {
-    const std::string model(client::short_name(job.model()));
+    const std::string model(relative_name(job.model()));
     kept.push_back("The model " + model + ": 'trainyard predict " + model +
                    "' uses it, 'trainyard model export " + model + "' writes its weights.");
   } else if (job.state() == v1::SUCCEEDED) {
@@ -196,7 +196,7 @@ std::string remedy_of_waiting(const v1::Job& job) {
 }
 
 std::vector<std::string> to_do_of(const v1::Job& job) {
-  const std::string name(client::short_name(job.name()));
+  const std::string name(relative_name(job.name()));
   const char* text = nullptr;
   switch (job.state()) {
     case v1::QUEUED:

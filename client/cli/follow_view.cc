@@ -4,8 +4,8 @@
 
 #include "client/cli/job_view.h"
 #include "client/cli/options.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/follow.h"
-#include "client/lib/names.h"
 #include "src/base/wait_for_stop.h"
 
 namespace trainyard::cli {
@@ -16,9 +16,8 @@ namespace {
 int report_end(Session& session, const v1::Job& job) {
   if (!session.machine()) {
     if (job.state() != v1::SUCCEEDED) {
-      session.err().line(safe_text(client::short_name(job.name())) + " is " +
-                         state_name(job.state()) + ": " + safe_text(job.message()) + " [" +
-                         safe_text(job.reason()) + "]");
+      session.err().line(safe_text(relative_name(job.name())) + " is " + state_name(job.state()) +
+                         ": " + safe_text(job.message()) + " [" + safe_text(job.reason()) + "]");
     }
     for (const std::string& warning : job.progress().warnings()) {
       session.err().line("warning: " + safe_text(warning));
@@ -69,7 +68,7 @@ Result<int> watch_until_end(Session& session, const std::string& name, int64_t a
   if (!lines) view.finish();
   if (!followed.ok()) return followed.error();
   if (stop.stop_requested() && !client::is_terminal(state)) {
-    const std::string id(client::short_name(name));
+    const std::string id(relative_name(name));
     session.err().line("No longer watching; the job continues. 'trainyard watch " + id +
                        "' shows it again, 'trainyard "
                        "cancel " +
@@ -102,7 +101,7 @@ Result<int> wait_until_end(Session& session, const std::string& name, double tim
   v1::JobState state = job.state();
   const auto report_pause = [&] {
     if (state != v1::PAUSED || session.machine()) return;
-    const std::string id = safe_text(client::short_name(name));
+    const std::string id = safe_text(relative_name(name));
     session.err().line(id + " is paused: 'trainyard resume " + id + "' continues it.");
   };
   report_pause();
@@ -127,7 +126,7 @@ Result<int> wait_until_end(Session& session, const std::string& name, double tim
   }
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",
-                    std::string(client::short_name(name)) + " has not ended within " +
+                    std::string(relative_name(name)) + " has not ended within " +
                         human_duration(timeout_s) + "; it continues");
 }
 

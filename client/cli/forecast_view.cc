@@ -6,6 +6,7 @@
 #include "client/cli/job_label.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/table.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
@@ -87,7 +88,7 @@ std::string render_cluster_forecasts(const v1::ListDevicesResponse& devices, boo
                {"FLOP/S", true},
                {"BYTES/S", true}});
   for (const v1::Cluster& cluster : devices.clusters()) {
-    const std::string name(client::short_name(cluster.name()));
+    const std::string name(relative_name(cluster.name()));
     for (const v1::ClusterNode& node : cluster.node_types()) {
       for (const v1::MeasuredRates& r : node.rates()) {
         rates.add(
@@ -127,7 +128,7 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
                {"COST", true}});
   std::string unknown;
   for (const v1::Forecast& f : plan.forecasts()) {
-    std::string device(client::short_name(f.device()));
+    std::string device(relative_name(f.device()));
     const bool cluster = f.device().starts_with("clusters/");
     if (f.devices() > 1) {
       device += cluster ? " x " + std::to_string(f.devices())
@@ -185,7 +186,7 @@ std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool
                   {"OFF BY", true},
                   {"BASIS"}});
   for (const v1::Device& device : devices.devices()) {
-    const std::string name(client::short_name(device.name()));
+    const std::string name(relative_name(device.name()));
     const v1::DeviceForecasts& f = device.forecasts();
     for (const v1::MeasuredRates& r : f.rates()) {
       rates.add({name, r.threads() > 0 ? std::to_string(r.threads()) : "",

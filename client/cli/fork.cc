@@ -6,6 +6,7 @@
 #include "client/cli/follow_view.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output_json.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/names.h"
 #include "client/lib/spec_file.h"
 #include "proto/spec/writer.h"
@@ -39,12 +40,12 @@ struct ForkOptions {
 
 /// Prints the new job's name; with `wait` also waits for its end.
 Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
-  const std::string id(client::short_name(job.name()));
+  const std::string id(relative_name(job.name()));
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (wait) return wait_until_end(session, job.name(), session.wait_s());
   const v1::JobOrigin& origin = job.origin();
   session.hint(origin.step() > 0 ? id + " continues from step " + grouped(origin.step()) + " of " +
-                                       safe_text(client::short_name(origin.job())) + "."
+                                       safe_text(relative_name(origin.job())) + "."
                                  : id + " begins from the start.");
   for (const std::string& change : origin.changes()) session.hint("  " + safe_text(change));
   return static_cast<int>(client::kExitOk);
@@ -52,7 +53,7 @@ Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
 
 Result<int> run_retry(Session& session, const RetryOptions& options) {
   v1::RetryJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
   request.set_from_start(options.from_start);
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
@@ -79,7 +80,7 @@ Result<std::pair<std::string, std::optional<int64_t>>> split_step(const std::str
 Result<int> run_fork(Session& session, const ForkOptions& options) {
   ASSIGN_OR_RETURN(const auto parsed, split_step(options.job));
   v1::ForkJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", parsed.first));
+  ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", parsed.first));
   if (parsed.second) request.set_step(*parsed.second);
   request.set_job_id(options.name);
   request.set_request_id(client::make_uuid());
@@ -113,12 +114,12 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
 }
 
 Result<int> run_checkpoints(Session& session, const std::string& text) {
-  ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse list, server->call(kListCheckpoints, name));
   std::vector<std::string> names;
   for (const v1::Checkpoint& c : list.checkpoints()) {
-    names.push_back(std::string(client::short_name(name)) + "@" + std::to_string(c.step()));
+    names.push_back(std::string(relative_name(name)) + "@" + std::to_string(c.step()));
   }
   session.show(
       list,

@@ -64,7 +64,7 @@ void print_json(Session& session, const nlohmann::ordered_json& object) {
 }
 
 Result<int> run_generate(Session& session, const GenerateOptions& options) {
-  ASSIGN_OR_RETURN(const std::string model, client::full_name("models", options.model));
+  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(const v1::GenerateRequest request, make_request(options, model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();

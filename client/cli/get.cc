@@ -6,7 +6,7 @@
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output_json.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 #include "proto/spec/writer.h"
 
 namespace trainyard::cli {
@@ -18,12 +18,12 @@ constexpr int64_t kMembersOnScreen = 50;
 /// Returns the job as a spec file that `submit` accepts unchanged; comments in it give the job's
 /// state and origin.
 std::string spec_file_of(const v1::Job& job) {
-  const std::string name(client::short_name(job.name()));
+  const std::string name(relative_name(job.name()));
   std::string out = "# " + safe_text(name) + ", " + state_name(job.state()) + ": 'trainyard get " +
                     safe_text(name) + " -o json' shows all of it.\n";
   if (!job.origin().job().empty()) {
     out += "# It began at step " + std::to_string(job.origin().step()) + " of " +
-           safe_text(client::short_name(job.origin().job())) +
+           safe_text(relative_name(job.origin().job())) +
            "; a submit of this file begins at step 0.\n";
   }
   return out + text_of(spec::write_spec(job.spec()), Format::kYaml);
@@ -41,7 +41,7 @@ Command get_command() {
       "-o yaml gives the job's spec, as a file that can be submitted again.",
       [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
       [name](Session& session) -> Result<int> {
-        ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
+        ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));
         ASSIGN_OR_RETURN(client::Client * server, session.client());
         const Result<v1::Job> found = server->call(client::rpc::kGetJob, full);
         if (!found.ok()) {

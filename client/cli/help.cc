@@ -31,7 +31,8 @@ const std::vector<Group>& groups() {
       {"Models and predictions", {"predict", "generate", "chat", "model"}},
       {"Training without a server", {"local"}},
       {"Devices and the server", {"device", "server", "health", "usage"}},
-      {"People", {"login", "logout", "whoami", "context", "user", "project", "token", "share"}},
+      {"People",
+       {"login", "logout", "whoami", "context", "user", "project", "token", "share", "unshare"}},
       {"This program", {"tutorial", "completion", "man", "version"}},
   };
   return all;

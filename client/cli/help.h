@@ -9,7 +9,7 @@
 namespace trainyard::cli {
 
 /// The number of options that add_global_options() adds, after the command's own.
-inline constexpr size_t kGlobalOptions = 11;
+inline constexpr size_t kGlobalOptions = 12;
 
 /// Returns the width to which help is wrapped: the terminal's, but no more than is easy to read.
 int help_width(const Terminal& out);

@@ -6,16 +6,14 @@
 
 #include "client/cli/array_view.h"
 #include "client/cli/forecast_view.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/metric_history.h"
-#include "client/lib/names.h"
 #include "proto/convert/run.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 
 namespace trainyard::cli {
 namespace {
-
-using client::short_name;
 
 // minimum interval of checkpoint lines in a pipe; a tiny model saves many times a second
 constexpr double kCheckpointNoteSeconds = 1;
@@ -238,10 +236,10 @@ std::string progress_summary(const v1::Job& job) {
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices) {
   // an older server sends only `device`
-  if (devices.empty()) return std::string(short_name(first));
+  if (devices.empty()) return std::string(relative_name(first));
   std::string text;
   for (const std::string& device : devices) {
-    text += (text.empty() ? "" : ", ") + std::string(short_name(device));
+    text += (text.empty() ? "" : ", ") + std::string(relative_name(device));
   }
   return text;
 }
@@ -254,14 +252,14 @@ std::string thinned_text(const v1::Job& job) {
 
 void note_thinned(Session& session, const v1::Job& job) {
   if (!job.events_thinned()) return;
-  session.err().line("note: of the events of " + safe_text(short_name(job.name())) + ", " +
+  session.err().line("note: of the events of " + safe_text(relative_name(job.name())) + ", " +
                      thinned_text(job));
 }
 
 std::string render_job(const v1::Job& job, const Terminal& terminal) {
   const bool colour = terminal.colour();
   std::vector<std::pair<std::string, Cell>> fields;
-  fields.emplace_back("job", std::string(short_name(job.name())));
+  fields.emplace_back("job", std::string(relative_name(job.name())));
   fields.emplace_back("state", Cell(state_name(job.state()), state_style(job.state())));
   if (!job.message().empty() || !job.reason().empty()) {
     fields.emplace_back("why",
@@ -273,7 +271,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
   if (!job.origin().job().empty()) {
     const v1::JobOrigin& origin = job.origin();
     std::string text =
-        "at step " + grouped(origin.step()) + " of " + std::string(short_name(origin.job()));
+        "at step " + grouped(origin.step()) + " of " + std::string(relative_name(origin.job()));
     for (int i = 0; i < origin.changes_size(); ++i) {
       text += (i == 0 ? ": " : "; ") + origin.changes(i);
     }
@@ -285,7 +283,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
   if (job.spec().after_size() > 0) {
     std::string text;
     for (const v1::JobDependency& d : job.spec().after()) {
-      text += (text.empty() ? "" : ", ") + std::string(short_name(d.job())) +
+      text += (text.empty() ? "" : ", ") + std::string(relative_name(d.job())) +
               (d.on() == v1::JobDependency::ANY ? " (in any final state)" : "");
     }
     fields.emplace_back("after", text);
@@ -296,7 +294,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
                                           human_duration(job.run_seconds()));
   }
   fields.emplace_back("array", array_text(job));
-  fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
+  fields.emplace_back("dataset", std::string(relative_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   if (!job.device().empty()) {
     fields.emplace_back("ran on",
@@ -320,7 +318,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
   }
   fields.emplace_back("ended", ended);
   fields.emplace_back("events", thinned_text(job));
-  fields.emplace_back("model", std::string(short_name(job.model())));
+  fields.emplace_back("model", std::string(relative_name(job.model())));
   if (job.has_plan()) add_plan_fields(job, fields);
   if (job.plan().has_initial_weights()) {
     fields.emplace_back("initial weights", initial_weights_text(job.plan().initial_weights()));
@@ -341,14 +339,14 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
 
 std::string render_plan(const v1::Job& job, const Terminal& out) {
   std::vector<std::pair<std::string, Cell>> fields;
-  fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
+  fields.emplace_back("dataset", std::string(relative_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
   add_plan_fields(job, fields);
   return render_fields(fields, out.colour(), out.line_width());
 }
 
 JobView::JobView(Session& session, Terminal& terminal, const std::string& name)
-    : name_(short_name(name)),
+    : name_(relative_name(name)),
       progress_(session.progress(name_, terminal)),
       last_s_(static_cast<double>(std::time(nullptr))),
       live_(terminal.is_terminal()) {}

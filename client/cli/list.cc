@@ -8,6 +8,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/list_limit.h"
 #include "client/cli/reason_notes.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -17,6 +18,7 @@ namespace {
 constexpr int64_t kJobsPerPage = 1000;
 constexpr int64_t kJobsOnScreen = 50;
 constexpr const char* kMe = "me";
+constexpr const char* kAllProjects = "projects/-";
 
 struct ListOptions {
   std::vector<std::string> states;
@@ -24,11 +26,12 @@ struct ListOptions {
   std::string array;
   std::vector<std::string> labels;  // KEY=VALUE
   bool members = false;
+  bool all_projects = false;
   ListLimit limit;
 
   /// Returns whether jobs are filtered. Members of arrays are then listed like other jobs.
   bool filters() const {
-    return !states.empty() || !owner.empty() || !array.empty() || !labels.empty();
+    return !states.empty() || !owner.empty() || !array.empty() || !labels.empty() || all_projects;
   }
 };
 
@@ -87,7 +90,7 @@ Table table_of(const v1::ListJobsResponse& jobs, bool wide, bool reasons) {
   if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(columns);
   for (const v1::Job& job : jobs.jobs()) {
-    std::vector<Cell> cells = {std::string(client::short_name(job.name())),
+    std::vector<Cell> cells = {std::string(relative_name(job.name())),
                                Cell(state_name(job.state()), state_style(job.state())),
                                progress_summary(job),
                                metric_summary(job.progress().metrics(), job.progress().baselines()),
@@ -95,7 +98,7 @@ Table table_of(const v1::ListJobsResponse& jobs, bool wide, bool reasons) {
     if (wide) {
       cells.insert(cells.end(),
                    {devices_text(job.device(), job.devices()),
-                    std::string(client::short_name(job.spec().dataset().name())), labels_text(job),
+                    std::string(relative_name(job.spec().dataset().name())), labels_text(job),
                     std::to_string(job.priority()), std::to_string(job.attempt())});
     }
     if (owners) cells.insert(cells.begin() + 1, owner_text(job));
@@ -112,7 +115,7 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& 
   if (width <= 0 || whole.natural_width() <= width) return whole.render(out);
   ReasonNotes notes;
   for (const v1::Job& job : jobs.jobs()) {
-    notes.add(std::string(client::short_name(job.name())), reason_of(job));
+    notes.add(std::string(relative_name(job.name())), reason_of(job));
   }
   const std::string below = notes.empty() ? "" : "\n" + notes.render(width);
   return table_of(jobs, wide, false).render(out) + below;
@@ -162,7 +165,10 @@ Result<int> run_list(Session& session, const ListOptions& options) {
     if (Status s = add_label(label, request); !s.ok()) return std::move(s).error();
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  request.set_parent(server->parent());
+  const std::string_view array_project = client::parent_of(options.array);
+  request.set_parent(options.all_projects    ? kAllProjects
+                     : array_project.empty() ? server->parent()
+                                             : std::string(array_project));
   request.set_array(options.array);
   v1::ListArraysResponse arrays;
   if (!session.machine() && !options.members && !options.filters()) {
@@ -213,27 +219,30 @@ Result<int> run_list(Session& session, const ListOptions& options) {
 
 Command list_command() {
   auto o = std::make_shared<ListOptions>();
-  return {"list",
-          "List jobs, newest first, and what they are waiting for",
-          {"trainyard list", "trainyard list --state running --state queued",
-           "trainyard list --owner me", "trainyard list --array sweep",
-           "trainyard list --label team=vision", "trainyard list -o name"},
-          "An array of jobs is one line, with the states of its members. Its members are listed "
-          "with --members, if\n--array, --state, --owner or --label selects jobs, and in formats "
-          "for programs.",
-          [o](OptionSet& options) {
-            options.texts(
-                "--state", "STATE", o->states,
-                "only jobs in this state; may be given several times",
-                {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
-            options.text("--owner", "NAME", o->owner, "only jobs of this owner; me: your own jobs");
-            options.text("--array", "NAME", o->array, "only the members of this array");
-            options.texts("--label", "KEY=VALUE", o->labels,
-                          "only jobs with this label; several times: with all of them");
-            options.flag("--members", o->members, "also the members of arrays");
-            o->limit.add_option(options, "jobs", kJobsOnScreen);
-          },
-          [o](Session& session) { return run_list(session, *o); }};
+  return {
+      "list",
+      "List jobs, newest first, and what they are waiting for",
+      {"trainyard list", "trainyard list --state running --state queued",
+       "trainyard list --owner me", "trainyard list --all-projects", "trainyard list --array sweep",
+       "trainyard list --label team=vision", "trainyard list -o name"},
+      "An array of jobs is one line, with the states of its members. Its members are listed "
+      "with --members, if\n--array, --state, --owner, --label or --all-projects selects jobs, and "
+      "in formats "
+      "for programs.",
+      [o](OptionSet& options) {
+        options.texts(
+            "--state", "STATE", o->states, "only jobs in this state; may be given several times",
+            {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
+        options.text("--owner", "NAME", o->owner, "only jobs of this owner; me: your own jobs");
+        options.text("--array", "NAME", o->array, "only the members of this array");
+        options.texts("--label", "KEY=VALUE", o->labels,
+                      "only jobs with this label; several times: with all of them");
+        options.flag("--all-projects", o->all_projects,
+                     "the jobs of all projects that you may see");
+        options.flag("--members", o->members, "also the members of arrays");
+        o->limit.add_option(options, "jobs", kJobsOnScreen);
+      },
+      [o](Session& session) { return run_list(session, *o); }};
 }
 
 }  // namespace trainyard::cli

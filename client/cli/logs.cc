@@ -4,7 +4,6 @@
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/lib/metric_history.h"
-#include "client/lib/names.h"
 
 namespace trainyard::cli {
 namespace {
@@ -39,7 +38,7 @@ std::string render(const v1::Event& event, bool colour) {
 }
 
 Result<int> run_logs(Session& session, const LogsOptions& options) {
-  ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", options.name));
+  ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", options.name));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   const auto read =

@@ -105,8 +105,9 @@ ManualPage main_page() {
   }
   page.heading("ENVIRONMENT");
   page.paragraph(
-      "TRAINYARD_SERVER, TRAINYARD_CONTEXT, TRAINYARD_CONFIG, TRAINYARD_OUTPUT and "
-      "TRAINYARD_NO_COLOR set the options of the same names, which take precedence over them. "
+      "TRAINYARD_SERVER, TRAINYARD_CONTEXT, TRAINYARD_PROJECT, TRAINYARD_CONFIG, "
+      "TRAINYARD_TOKEN_FILE, TRAINYARD_OUTPUT and TRAINYARD_NO_COLOR set the options of the same "
+      "names, which take precedence over them. TRAINYARD_TOKEN is the token itself. "
       "NO_COLOR "
       "and FORCE_COLOR switch color off and on.");
   page.heading("SEE ALSO");

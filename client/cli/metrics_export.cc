@@ -161,7 +161,7 @@ Result<int> run_export(Session& session, const ExportOptions& options) {
   std::vector<v1::Job> heads;
   const std::stop_token stop = session.interrupted();
   for (const std::string& text : options.jobs) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     if (options.follow) return follow_into(session, *server, name, options);
     JobMetrics job{std::string(client::short_name(name)), {}};
     ASSIGN_OR_RETURN(

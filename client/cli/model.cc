@@ -10,6 +10,7 @@
 #include "client/cli/gguf_model.h"
 #include "client/cli/job_view.h"
 #include "client/cli/onnx_file.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/transformers_folder.h"
 #include "client/cli/upload_view.h"
@@ -28,17 +29,15 @@ constexpr client::Rpc<v1::ListModelsRequest, v1::ListModelsResponse> kListModels
 constexpr client::Rpc<v1::DeleteModelRequest, google::protobuf::Empty> kDeleteModel{
     "ModelService/DeleteModel", client::Repeat::kNever};
 
-using client::short_name;
-
 std::string render_model(const v1::Model& m, bool colour) {
-  std::string out = render_fields({{"model", std::string(short_name(m.name()))},
-                                   {"job", !m.job().empty() ? std::string(short_name(m.job()))
+  std::string out = render_fields({{"model", std::string(relative_name(m.name()))},
+                                   {"job", !m.job().empty() ? std::string(relative_name(m.job()))
                                            : m.has_schema() ? "none: imported"
                                                             : "none: weights only"},
                                    {"parameters", grouped(m.parameter_count())},
                                    {"tensors", grouped(m.tensor_count())},
                                    {"size", human_bytes(m.size_bytes())},
-                                   {"dataset", std::string(short_name(m.dataset()))},
+                                   {"dataset", std::string(relative_name(m.dataset()))},
                                    {"learned", m.schema().target()},
                                    {"created", local_time(m.create_time())},
                                    {"digest", m.digest()}},
@@ -102,9 +101,9 @@ Command upload_weights_command() {
             }
             ASSIGN_OR_RETURN(const v1::Model model,
                              ensure_weights_shown(session, o->file, o->name));
-            session.show(model, [&] { return std::string(short_name(model.name())) + "\n"; },
+            session.show(model, [&] { return std::string(relative_name(model.name())) + "\n"; },
                          {model.name()});
-            session.hint("'trainyard model get " + safe_text(short_name(model.name())) +
+            session.hint("'trainyard model get " + safe_text(relative_name(model.name())) +
                          "' shows its tensors.");
             return static_cast<int>(client::kExitOk);
           }};
@@ -132,7 +131,7 @@ Result<int> run_model_list(Session& session) {
                      {.title = "METRICS", .shortens = true},
                      {"AGE", true}});
         for (const v1::Model& m : all.models()) {
-          table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
+          table.add({std::string(relative_name(m.name())), grouped(m.parameter_count()),
                      human_bytes(m.size_bytes()),
                      !m.has_schema()   ? "weights only"
                      : m.job().empty() ? "imported"
@@ -156,7 +155,7 @@ Command get_model_command() {
             options.positional("MODEL", *name, "the model's name; a trained model has its job's");
           },
           [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("models", *name));
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             ASSIGN_OR_RETURN(const v1::Model model, server->call(client::rpc::kGetModel, full));
             session.show(model, [&] { return render_model(model, session.out().colour()); },
@@ -200,7 +199,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   ASSIGN_OR_RETURN(const v1::Model model, server.call(client::rpc::kGetModel, name));
   if (!model.has_schema()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
-                      safe_text(short_name(name)) +
+                      safe_text(relative_name(name)) +
                           " has weights only and no network; its format is safetensors");
   }
   TemporaryFolder folder;
@@ -254,9 +253,9 @@ Command export_model_command() {
         if (o->file.raw_rows && !is_onnx) {
           return usage_error("--raw-rows: only with --format onnx");
         }
-        ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
+        ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
         ASSIGN_OR_RETURN(client::Client * server, session.client());
-        const std::string name(short_name(full));
+        const std::string name(client::short_name(full));
         if (is_onnx) {
           return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out,
                              o->file);
@@ -289,11 +288,11 @@ Command delete_model_command() {
             if (Status sure = confirm_delete(session, o->confirm, "model", {o->name}); !sure.ok()) {
               return std::move(sure).error();
             }
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("models", o->name));
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("models", o->name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             if (Status deleted = server->call(kDeleteModel, full); !deleted.ok())
               return std::move(deleted).error();
-            session.err().line("deleted model " + safe_text(short_name(full)));
+            session.err().line("deleted model " + safe_text(relative_name(full)));
             return static_cast<int>(client::kExitOk);
           }};
 }

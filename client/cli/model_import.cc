@@ -7,9 +7,9 @@
 #include "client/cli/command.h"
 #include "client/cli/gguf_model.h"
 #include "client/cli/job_view.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
-#include "client/lib/names.h"
 #include "src/artifact/model_artifact.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
@@ -103,9 +103,9 @@ Result<int> import_to_server(Session& session, const ModelImportOptions& o,
   ASSIGN_OR_RETURN(
       const v1::Model model,
       import_model_shown(session, folder.weights, scratch.path() / "model.json", o.name));
-  session.show(model, [&] { return std::string(client::short_name(model.name())) + "\n"; },
+  session.show(model, [&] { return std::string(relative_name(model.name())) + "\n"; },
                {model.name()});
-  session.hint("'trainyard chat " + safe_text(client::short_name(model.name())) +
+  session.hint("'trainyard chat " + safe_text(relative_name(model.name())) +
                "' talks with it, 'trainyard generate' continues texts.");
   return static_cast<int>(client::kExitOk);
 }

@@ -15,7 +15,6 @@
 #include "client/cli/sharding_view.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
-#include "client/lib/names.h"
 #include "src/base/text.h"
 #include "src/planning/job_plan.h"
 #include "src/planning/known_gpus.h"

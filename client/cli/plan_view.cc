@@ -8,9 +8,9 @@
 #include "client/cli/gpu_view.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/shorten.h"
 #include "client/cli/table.h"
-#include "client/lib/names.h"
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 
@@ -317,7 +317,7 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   if (run.split_pairs_size() > 0) list.emplace_back("split pairs", split_pairs_text(run));
   list.emplace_back("precision",
                     precision_and_cost(run.precision(), plan.device().starts_with("devices/gpu")));
-  std::string device(client::short_name(plan.device()));
+  std::string device(relative_name(plan.device()));
   if (plan.threads() > 0) {
     device +=
         " with " + std::to_string(plan.threads()) + (plan.threads() == 1 ? " thread" : " threads");

@@ -10,8 +10,8 @@
 #include "client/cli/job_view.h"
 #include "client/cli/local_work.h"
 #include "client/cli/output_file.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/metric_history.h"
-#include "client/lib/names.h"
 #include "src/base/glob.h"
 #include "src/base/join.h"
 
@@ -40,7 +40,7 @@ using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  /
 
 /// Returns a job's name in the legend: of a member of an array also what distinguishes it.
 std::string legend_of(const v1::Job& job) {
-  std::string text(client::short_name(job.name()));
+  std::string text(relative_name(job.name()));
   const std::map<std::string, std::string> values(job.array_values().begin(),
                                                   job.array_values().end());
   for (const auto& [path, value] : values) {
@@ -151,7 +151,7 @@ Result<std::vector<std::string>> find_jobs(Session& session, client::Client& ser
   constexpr size_t kMembersMax = 20;  // more curves cannot be told apart
   std::vector<std::string> names;
   for (const std::string& text : given) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     const Result<v1::Job> job = server.call(client::rpc::kGetJob, name);
     if (job.ok()) {
       names.push_back(name);

@@ -8,7 +8,6 @@
 #include "client/cli/command.h"
 #include "client/cli/output_json.h"
 #include "client/cli/row_files.h"
-#include "client/lib/names.h"
 #include "client/lib/predict_rows.h"
 #include "client/lib/upload.h"
 #include "src/base/files.h"
@@ -319,7 +318,7 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
         "expected the rows: --csv FILE, --jsonl FILE, --idx FILE, --npy FILE or --text FILE (- is "
         "standard input), or --images FILE...");
   }
-  ASSIGN_OR_RETURN(const std::string model, client::full_name("models", options.model));
+  ASSIGN_OR_RETURN(const std::string model, session.full_name("models", options.model));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   Rows rows;
   if (options.images.empty()) {

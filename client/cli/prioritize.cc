@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 
 namespace trainyard::cli {
 namespace {
@@ -27,7 +27,7 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   for (const std::string& text : options.names) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", text));
     v1::SetJobPriorityRequest request;
     request.set_name(name);
     request.set_priority(static_cast<int32_t>(options.priority));
@@ -35,7 +35,7 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
     session.show(job, [&] { return std::string(); }, {job.name()});
     if (session.machine()) continue;
     const bool waits = job.state() == v1::QUEUED;
-    session.err().line(safe_text(client::short_name(job.name())) + " has priority " +
+    session.err().line(safe_text(relative_name(job.name())) + " has priority " +
                        std::to_string(job.priority()) +
                        (waits ? "" : ", if it returns to the queue"));
   }

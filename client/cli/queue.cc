@@ -9,6 +9,7 @@
 #include "client/cli/job_label.h"
 #include "client/cli/list_limit.h"
 #include "client/cli/reason_notes.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/time_range.h"
 #include "client/lib/names.h"
 
@@ -50,7 +51,7 @@ Table table_of(const v1::ListQueueResponse& queue, std::string_view parent, bool
                                std::to_string(job.priority()),
                                job.has_start() ? when(job.start(), now_s) : "",
                                job.has_end() ? when(job.end(), now_s) : "",
-                               std::string(client::short_name(job.device()))};
+                               std::string(relative_name(job.device()))};
     if (reasons) cells.emplace_back(reason_of(job));
     if (owners) cells.insert(cells.begin() + 2, job.owner());
     table.add(std::move(cells));
@@ -76,10 +77,11 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   v1::ListQueueRequest request;
   request.set_page_size(static_cast<int32_t>(std::min(limit, kQueueShownMax)));
   if (!options.job.empty()) {
-    ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
+    ASSIGN_OR_RETURN(*request.mutable_name(), session.full_name("jobs", options.job));
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
-  request.set_parent(server->parent());
+  request.set_parent(options.job.empty() ? server->parent()
+                                         : std::string(client::parent_of(request.name())));
   ASSIGN_OR_RETURN(const v1::ListQueueResponse queue,
                    server->call(client::rpc::kListQueue, request));
   std::vector<std::string> names;
@@ -91,7 +93,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
       queue,
       [&] {
         return empty ? std::string()
-                     : render(queue, request.parent(), session.format() == Format::kWide,
+                     : render(queue, server->parent(), session.format() == Format::kWide,
                               session.out());
       },
       names);

@@ -5,7 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/list_limit.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 #include "src/base/duration.h"
 
 namespace trainyard::cli {
@@ -46,7 +46,7 @@ std::string render(const v1::ListAuditResponse& audit, const Terminal& out) {
                {.title = "RESULT", .shortens = true}});
   for (const v1::AuditEntry& entry : audit.entries()) {
     table.add({local_time(entry.time()), entry.caller(), entry.address(), entry.action(),
-               std::string(client::short_name(entry.object())),
+               std::string(relative_name(entry.object())),
                entry.result().empty() ? "no result" : entry.result()});
   }
   return table.render(out);

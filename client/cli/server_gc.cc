@@ -7,7 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 #include "src/base/duration.h"
 #include "src/base/text.h"
 
@@ -84,8 +84,7 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
     using Item = v1::CollectGarbageResponse::Item;
     const bool job =
         item.kind() == Item::CHECKPOINTS || item.kind() == Item::JOB || item.kind() == Item::EVENTS;
-    table.add({kind_text(item.kind()),
-               job ? std::string(client::short_name(item.name())) : item.name(),
+    table.add({kind_text(item.kind()), job ? std::string(relative_name(item.name())) : item.name(),
                human_bytes(item.freed_bytes()), why});
   }
   return table.render(colour) + human_bytes(response.freed_bytes()) +

@@ -9,6 +9,7 @@
 
 #include "client/cli/local_program.h"
 #include "client/cli/options.h"
+#include "client/cli/relative_name.h"
 #include "client/lib/names.h"
 #include "src/base/handle.h"
 #include "src/base/text.h"
@@ -31,6 +32,10 @@ struct Advice {
   const char* reason;
   const char* text;
 };
+constexpr const char* kLogIn =
+    "'trainyard login' asks for your token and keeps it; an admin of the server, or you on its "
+    "host, "
+    "creates one: 'trainyard token create NAME'";
 constexpr Advice kAdvice[] = {
     {"SERVER_NOT_RUNNING",
      "start one with 'trainyardd', or name a running one with --server or TRAINYARD_SERVER; "
@@ -49,10 +54,30 @@ constexpr Advice kAdvice[] = {
      "'trainyard model list' shows the models; a job has one once it has SUCCEEDED"},
     {"JOB_EXISTS",
      "'--name NAME' gives another one; without a name in the file the server chooses"},
-    {"UNAUTHENTICATED",
-     "name the file with your token with --token-file, or in the configuration file"},
-    {"CREDENTIALS_MISSING",
-     "name the file with your token with --token-file, or in the configuration file"},
+    {"PROJECT_NOT_FOUND",
+     "'trainyard project list' shows the projects that you may see; an admin creates others, and a "
+     "maintainer of a project or an admin adds you: 'trainyard project add PROJECT PERSON'"},
+    {"ROLE_REQUIRED",
+     "'trainyard whoami' shows your roles; 'trainyard project members' shows the maintainers of a "
+     "project, who give roles in it; admins give roles on the server"},
+    {"UNAUTHENTICATED", kLogIn},
+    {"CREDENTIALS_MISSING", kLogIn},
+    {"CREDENTIALS_INVALID",
+     "'trainyard context show' says where the token came from; 'trainyard login' replaces it"},
+    {"CREDENTIALS_EXPIRED",
+     "create another token on the server's host, 'trainyard token create NAME', or ask an admin "
+     "for "
+     "one; 'trainyard login' stores it"},
+    {"CREDENTIALS_REVOKED",
+     "create another token on the server's host, 'trainyard token create NAME', or ask an admin "
+     "for "
+     "one; 'trainyard login' stores it"},
+    {"PERSON_NOT_FOUND", "'trainyard user list' shows the people that the server knows"},
+    {"PERSON_OWNS_RESOURCES", "'--give-to PERSON' says who gets them"},
+    {"TOKEN_NOT_FOUND", "'trainyard token list' shows your tokens"},
+    {"SHARE_NOT_FOUND", "'trainyard share list' shows what is shared"},
+    {"PROJECT_NOT_EMPTY",
+     "'trainyard list', 'dataset list' and 'model list' with --project show what it has"},
     {"DEADLINE_EXCEEDED", "--timeout allows more time; the change may nevertheless have been made"},
 };
 
@@ -111,11 +136,23 @@ Result<std::unique_ptr<Session>> Session::open(const GlobalOptions& options,
   return session;
 }
 
+Result<const client::Connection*> Session::settings() {
+  if (!settings_) {
+    ASSIGN_OR_RETURN(settings_, client::resolve_connection(options_.connection, program_.env));
+    set_base_project(settings_->parent());
+  }
+  return &*settings_;
+}
+
+Result<std::string> Session::full_name(std::string_view collection, std::string_view text) {
+  ASSIGN_OR_RETURN(const client::Connection* chosen, settings());
+  return client::full_name(collection, text, chosen->parent());
+}
+
 Result<client::Client*> Session::client(client::Client::NoServer no_server) {
   if (client_ == nullptr) {
-    ASSIGN_OR_RETURN(const client::Connection connection,
-                     client::resolve_connection(options_.connection, program_.env));
-    ASSIGN_OR_RETURN(client_, client::Client::connect(connection, no_server));
+    ASSIGN_OR_RETURN(const client::Connection* chosen, settings());
+    ASSIGN_OR_RETURN(client_, client::Client::connect(*chosen, no_server));
     if (err_.is_terminal()) {
       client_->on_slow_call([this](bool waiting) {
         err_.write(waiting ? "\rwaiting for the server ...\x1b[K" : "\r\x1b[K");
@@ -160,7 +197,7 @@ void Session::show(const google::protobuf::Message& message,
       out_.line(to_yaml(message));
       return;
     case Format::kName:
-      for (const std::string& name : names) out_.line(safe_text(client::short_name(name)));
+      for (const std::string& name : names) out_.line(safe_text(relative_name(name)));
       return;
   }
 }

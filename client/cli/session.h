@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -52,10 +53,17 @@ class Session {
   /// Returns true if a program reads the output: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
-  /// Returns the server as the command line named it.
+  /// Returns what the command line says about the server.
   const client::ConnectionFlags& connection() const { return options_.connection; }
+  const client::Environment& env() const { return program_.env; }
   /// Returns how long to wait for a job, in seconds; 0: no limit.
   double wait_s() const { return options_.wait_s; }
+
+  /// Returns the server, the credentials and the project that options, environment and
+  /// configuration choose.
+  Result<const client::Connection*> settings();
+  /// Converts the name of a resource, as people type it, to its full name.
+  Result<std::string> full_name(std::string_view collection, std::string_view text);
 
   /// Returns the client, which the first call connects.
   Result<client::Client*> client(
@@ -89,6 +97,7 @@ class Session {
   Terminal out_;
   Terminal err_;
   Format format_ = Format::kTable;
+  std::optional<client::Connection> settings_;
   std::unique_ptr<client::Client> client_;
   struct Interrupts;
   std::unique_ptr<Interrupts> interrupts_;

@@ -8,7 +8,7 @@
 #include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
-#include "client/lib/names.h"
+#include "client/cli/relative_name.h"
 
 namespace trainyard::cli {
 namespace {
@@ -49,13 +49,13 @@ Result<int> run_change(Session& session, const std::string& command, const Names
                        Change change, std::string (*text)(const v1::Job&)) {
   ASSIGN_OR_RETURN(client::Client * server, session.client(client::Client::NoServer::kWait));
   for (const std::string& given : names) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", given));
+    ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", given));
     Result<v1::Job> changed = change(*server, name);
     if (!changed.ok()) return point_to_array(*server, name, std::move(changed).error(), command);
     const v1::Job& job = *changed;
     session.show(job, [&] { return std::string(); }, {job.name()});
     if (session.machine()) continue;
-    session.err().line(safe_text(client::short_name(job.name())) + text(job));
+    session.err().line(safe_text(relative_name(job.name())) + text(job));
   }
   return static_cast<int>(client::kExitOk);
 }

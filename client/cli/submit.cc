@@ -6,6 +6,7 @@
 #include "client/cli/follow_view.h"
 #include "client/cli/job_file.h"
 #include "client/cli/job_view.h"
+#include "client/cli/relative_name.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
@@ -48,7 +49,7 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
     session.hint("The spec and all members are valid; nothing was submitted.");
     return static_cast<int>(client::kExitOk);
   }
-  const std::string id(client::short_name(array.name()));
+  const std::string id(relative_name(array.name()));
   session.show(array, [&] { return id + "\n"; }, {array.name()});
   if (options.wait) return wait_for_array(session, array.name(), session.wait_s());
   session.hint("An array of " + std::to_string(array.size()) + " jobs, " + id + "-0 to " + id +
@@ -81,7 +82,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
     return static_cast<int>(client::kExitOk);
   }
 
-  const std::string id(client::short_name(job.name()));
+  const std::string id(relative_name(job.name()));
   for (const std::string& warning : job.plan().warnings()) {
     session.err().line("warning: " + safe_text(warning));
   }

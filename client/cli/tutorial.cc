@@ -110,8 +110,10 @@ void make_variables_absolute() {
 /// Returns the options that named the server, for the commands that contact it.
 std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
   std::vector<std::string> words;
-  const std::array<std::pair<const char*, std::string>, 5> values = {
-      std::pair{"--server", absolute_server(flags.server)}, std::pair{"--context", flags.context},
+  const std::array<std::pair<const char*, std::string>, 6> values = {
+      std::pair{"--server", absolute_server(flags.server)},
+      std::pair{"--context", flags.context},
+      std::pair{"--project", flags.project},
       std::pair{"--config", absolute_path(flags.config_file)},
       std::pair{"--token-file", absolute_path(flags.token_file)},
       std::pair{"--ca-file", absolute_path(flags.ca_file)}};

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "client/cli/relative_name.h"
 #include "client/cli/transfer_line.h"
 #include "client/lib/names.h"
 #include "client/lib/weights_upload.h"
@@ -37,14 +38,14 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
     client::DatasetObserver observer;
     observer.uploading = upload_observer(line);
     observer.ingesting = [&](const v1::Dataset& dataset) {
-      line.write("reading dataset " + safe_text(client::short_name(dataset.name())) + " ...");
+      line.write("reading dataset " + safe_text(relative_name(dataset.name())) + " ...");
     };
     return client::ensure_dataset(*server, file, folder, observer, session.interrupted());
   };
   ASSIGN_OR_RETURN(v1::Dataset dataset, ensure());
-  const std::string name = safe_text(client::short_name(dataset.name()));
+  const std::string name = safe_text(relative_name(dataset.name()));
   if (before && before->version() != dataset.version()) {
-    session.err().line(name + ": a new version; " + safe_text(client::short_name(before->name())) +
+    session.err().line(name + ": a new version; " + safe_text(relative_name(before->name())) +
                        " is kept");
   } else if (before && say_what_is) {
     session.err().line(name + ": the same content as before");

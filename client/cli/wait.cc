@@ -19,7 +19,7 @@ Command wait_command() {
             options.positional("JOB", *name, "the job's name, or an array's");
           },
           [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
+            ASSIGN_OR_RETURN(const std::string full, session.full_name("jobs", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             const Result<int> ended = wait_until_end(session, full, session.wait_s());
             if (!ended.ok()) {

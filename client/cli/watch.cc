@@ -27,7 +27,7 @@ Command watch_command() {
             options.integer("--after", "SEQ", o->after, "start after this event, default 0");
           },
           [o](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", o->name));
+            ASSIGN_OR_RETURN(const std::string name, session.full_name("jobs", o->name));
             Result<int> watched = watch_until_end(session, name, o->after, session.out());
             if (watched.ok()) return watched;
             ASSIGN_OR_RETURN(client::Client * server, session.client());

@@ -188,7 +188,9 @@ Result<std::unique_ptr<Client>> Client::connect(const Connection& connection, No
   if (!probe.ok()) return std::move(probe).error();
   auto impl = std::make_unique<Impl>();
   impl->connection = connection;
-  if (!connection.token_file.empty()) {
+  if (!connection.token.empty()) {
+    impl->authorization = "Bearer " + connection.token;
+  } else if (!connection.token_file.empty()) {
     ASSIGN_OR_RETURN(const std::string token, read_token(connection.token_file));
     impl->authorization = "Bearer " + token;
   }

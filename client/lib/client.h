@@ -44,7 +44,8 @@ class Client {
   void on_slow_call(std::function<void(bool)> observer);
 
   const Connection& connection() const;
-  static std::string parent() { return std::string(kParent); }
+  /// Returns the project of names without one, "projects/default".
+  std::string parent() const { return connection().parent(); }
 
   /// Makes a unary call of client/lib/rpcs.h. Returns the response, or only a Status if the
   /// response is empty.

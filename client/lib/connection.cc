@@ -5,15 +5,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
+#include "client/lib/contexts.h"
 #include "client/lib/socket_access.h"
-#include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
+#include "src/base/resource_id.h"
 #include "src/base/text.h"
 
 namespace trainyard::client {
@@ -23,84 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kTokenBytesMax = 4096;
 constexpr double kTimeoutSecondsMax = 3600;
-
-Error config_error(std::string message) {
-  return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID", std::move(message));
-}
-
-fs::path find_config(const ConnectionFlags& flags, const Environment& env, bool* required) {
-  *required = true;
-  if (!flags.config_file.empty()) return flags.config_file;
-  if (const std::string named = env("TRAINYARD_CONFIG"); !named.empty()) return named;
-  *required = false;
-  fs::path home = env("XDG_CONFIG_HOME");
-  if (home.empty() && !env("HOME").empty()) home = fs::path(env("HOME")) / ".config";
-  std::error_code ignored;
-  if (!home.empty() && fs::exists(home / "trainyard/config.yaml", ignored)) {
-    return home / "trainyard/config.yaml";
-  }
-  if (fs::exists("/etc/trainyard/client.yaml", ignored)) return "/etc/trainyard/client.yaml";
-  return {};
-}
-
-Status read_context(const spec::Document& document, const spec::Value& fields,
-                    const fs::path& folder, Connection& connection) {
-  for (const spec::Entry& entry : fields.entries) {
-    const std::string at = document.describe(entry.key_at) + ": ";
-    const spec::Value& value = entry.value;
-    if (value.kind != spec::Value::Kind::kScalar) {
-      return config_error(at + entry.key + ": expected one value");
-    }
-    if (entry.key == "server") {
-      connection.server = value.text;
-    } else if (entry.key == "ca_file") {
-      connection.ca_file = folder / value.text;  // operator/ keeps an absolute path unchanged
-    } else if (entry.key == "token_file") {
-      connection.token_file = folder / value.text;
-    } else if (entry.key == "plaintext" && (value.text == "true" || value.text == "false")) {
-      connection.plaintext = value.text == "true";
-    } else {
-      return config_error(at + "unknown key or bad value: " + quoted_value(entry.key) +
-                          ", expected server, ca_file, token_file or plaintext (true or false)");
-    }
-  }
-  return {};
-}
-
-/// Applies the chosen context of the configuration file, if there is one.
-Status apply_config(const ConnectionFlags& flags, const Environment& env, Connection& connection) {
-  bool required = false;
-  const fs::path path = find_config(flags, env, &required);
-  std::string context = flags.context.empty() ? env("TRAINYARD_CONTEXT") : flags.context;
-  if (path.empty()) {
-    if (context.empty()) return {};
-    return config_error("context " + quoted_value(context) +
-                        ": there is no configuration file (~/.config/trainyard/config.yaml)");
-  }
-  ASSIGN_OR_RETURN(const spec::Document document, read_document_file(path));
-  for (const spec::Entry& entry : document.root().entries) {
-    if (entry.key == "context" && entry.value.kind == spec::Value::Kind::kScalar) {
-      if (context.empty()) context = entry.value.text;
-    } else if (entry.key != "contexts" || entry.value.kind != spec::Value::Kind::kMap) {
-      return config_error(document.describe(entry.key_at) +
-                          ": unknown key or bad value: " + quoted_value(entry.key) +
-                          ", expected context (a name) and contexts (a map)");
-    }
-  }
-  if (context.empty()) return {};
-  const spec::Entry* contexts = document.root().find("contexts");
-  const spec::Entry* chosen = contexts ? contexts->value.find(context) : nullptr;
-  if (chosen == nullptr || chosen->value.kind != spec::Value::Kind::kMap) {
-    std::string known;
-    if (contexts) {
-      for (const spec::Entry& entry : contexts->value.entries)
-        known += (known.empty() ? "" : ", ") + entry.key;
-    }
-    return config_error("context " + quoted_value(context) + " is not in " + path.string() +
-                        (known.empty() ? ", which has no contexts" : ", which has " + known));
-  }
-  return read_context(document, chosen->value, path.parent_path(), connection);
-}
+constexpr std::string_view kProjectsPrefix = "projects/";
+constexpr std::string_view kContextSource = "context ";
 
 // Where the systemd unit's daemon listens, and where one that root starts by hand does.
 constexpr const char* kServiceSocket = "/run/trainyard/trainyard.sock";
@@ -155,6 +81,95 @@ Status check_server(Connection& connection) {
   return {};
 }
 
+/// The places where a value may be set, in their order.
+class Sources {
+ public:
+  /// `named`: an option names the context, which then goes before the environment.
+  Sources(const Context* context, bool named, const Environment& env)
+      : context_(context), named_(named), env_(env) {}
+
+  struct Option {
+    const char* name;
+    const std::string& value;
+  };
+  /// Returns the first value that is set, and where it is set in `from`; empty: none is. An empty
+  /// `variable` stands for a value that the environment cannot set.
+  std::string choose(const Option& option, const char* variable, std::string Context::*field,
+                     std::string& from) const {
+    const std::string of_context = context_ != nullptr ? context_->*field : "";
+    const std::string of_env = *variable != '\0' ? env_(variable) : "";
+    from = option.name;
+    if (!option.value.empty()) return option.value;
+    if (named_ && !of_context.empty())
+      return take(of_context, std::string(kContextSource) + context_->name, from);
+    if (!of_env.empty()) return take(of_env, variable, from);
+    if (!of_context.empty())
+      return take(of_context, std::string(kContextSource) + context_->name, from);
+    return take("", "", from);
+  }
+  /// Forgets the context unless `server` is its server.
+  void keep_only_for(const std::string& server) {
+    if (context_ != nullptr && context_->server != server) context_ = nullptr;
+  }
+  bool plaintext() const { return context_ != nullptr && context_->plaintext; }
+  std::string context() const { return context_ != nullptr ? context_->name : ""; }
+  /// Returns whether a source, as choose() names it, goes before the environment.
+  bool is_before_environment(std::string_view from) const {
+    return from.starts_with("--") || (named_ && from.starts_with(kContextSource));
+  }
+
+ private:
+  static std::string take(std::string value, std::string source, std::string& from) {
+    from = std::move(source);
+    return value;
+  }
+  const Context* context_;
+  bool named_;
+  const Environment& env_;
+};
+
+Status choose_token(const ConnectionFlags& flags, const Environment& env, const Sources& sources,
+                    Connection& connection) {
+  connection.token_file = sources.choose({"--token-file", flags.token_file}, "TRAINYARD_TOKEN_FILE",
+                                         &Context::token_file, connection.from.token);
+  const std::string text = env("TRAINYARD_TOKEN");
+  if (text.empty() || sources.is_before_environment(connection.from.token)) return {};
+  connection.token = text;
+  connection.token_file.clear();
+  connection.from.token = "TRAINYARD_TOKEN";
+  return check_token(text, "TRAINYARD_TOKEN");
+}
+
+Status choose_project(const ConnectionFlags& flags, const Sources& sources,
+                      Connection& connection) {
+  std::string project = sources.choose({"--project", flags.project}, "TRAINYARD_PROJECT",
+                                       &Context::project, connection.from.project);
+  if (project.empty()) {
+    connection.from.project = kFromDefault;
+    return {};
+  }
+  if (project.starts_with(kProjectsPrefix)) project.erase(0, kProjectsPrefix.size());
+  if (!is_resource_id(project)) {
+    return config_error(connection.from.project + ": project " + quoted_value(project) +
+                        ", expected " + resource_id_rule());
+  }
+  connection.project = project;
+  return {};
+}
+
+void choose_default_server(const Environment& env, Connection& connection) {
+  const std::vector<fs::path> sockets = default_sockets(env);
+  // The default, for the error message if no socket exists, is where this user's daemon would
+  // listen: above the two of the machine.
+  fs::path chosen = sockets.size() > 2 ? sockets[sockets.size() - 3] : sockets.back();
+  for (auto socket = sockets.rbegin(); socket != sockets.rend(); ++socket) {
+    if (socket_exists(*socket)) chosen = *socket;
+  }
+  connection.is_default = true;
+  connection.server = "unix:" + chosen.string();
+  connection.from.server = kFromDefault;
+}
+
 }  // namespace
 
 std::vector<fs::path> default_sockets(const Environment& env) {
@@ -175,34 +190,45 @@ std::vector<fs::path> default_sockets(const Environment& env) {
 }
 
 Result<Connection> resolve_connection(const ConnectionFlags& flags, const Environment& env) {
+  ASSIGN_OR_RETURN(const Contexts contexts, read_contexts(flags, env));
+  ASSIGN_OR_RETURN(const Context* chosen, choose_context(contexts, flags, env));
+  return resolve_in_context(chosen, flags, env);
+}
+
+Result<Connection> resolve_in_context(const Context* context, const ConnectionFlags& flags,
+                                      const Environment& env) {
   Connection connection;
-  if (Status config = apply_config(flags, env, connection); !config.ok())
-    return std::move(config).error();
-  if (const std::string server = env("TRAINYARD_SERVER"); !server.empty())
-    connection.server = server;
-  if (!flags.server.empty()) connection.server = flags.server;
-  if (!flags.ca_file.empty()) connection.ca_file = flags.ca_file;
-  if (!flags.token_file.empty()) connection.token_file = flags.token_file;
-  if (flags.plaintext) connection.plaintext = true;
+  Sources sources(context, !flags.context.empty(), env);
+  connection.server = sources.choose({"--server", flags.server}, "TRAINYARD_SERVER",
+                                     &Context::server, connection.from.server);
+  if (!connection.server.empty()) sources.keep_only_for(connection.server);
+  connection.context = sources.context();
+  if (Status token = choose_token(flags, env, sources, connection); !token.ok()) {
+    return std::move(token).error();
+  }
+  connection.ca_file =
+      sources.choose({"--ca-file", flags.ca_file}, "", &Context::ca_file, connection.from.ca_file);
+  if (Status project = choose_project(flags, sources, connection); !project.ok()) {
+    return std::move(project).error();
+  }
+  connection.plaintext = flags.plaintext || sources.plaintext();
   if (flags.timeout_s != 0) {
     if (!(flags.timeout_s > 0 && flags.timeout_s <= kTimeoutSecondsMax)) {
       return config_error("--timeout: expected seconds above 0 and up to 3600");
     }
     connection.timeout_ms = static_cast<int64_t>(std::ceil(flags.timeout_s * 1000));
   }
-  if (connection.server.empty()) {
-    const std::vector<fs::path> sockets = default_sockets(env);
-    // The default, for the error message if no socket exists, is where this user's daemon would
-    // listen: above the two of the machine.
-    fs::path chosen = sockets.size() > 2 ? sockets[sockets.size() - 3] : sockets.back();
-    connection.is_default = true;
-    for (auto socket = sockets.rbegin(); socket != sockets.rend(); ++socket) {
-      if (socket_exists(*socket)) chosen = *socket;
-    }
-    connection.server = "unix:" + chosen.string();
-  }
+  if (connection.server.empty()) choose_default_server(env, connection);
   if (Status checked = check_server(connection); !checked.ok()) return std::move(checked).error();
   return connection;
+}
+
+Status check_token(std::string_view token, const std::string& what) {
+  const bool printable =
+      std::ranges::all_of(token, [](const char c) { return c > 0x20 && c <= 0x7e; });
+  if (!token.empty() && printable) return {};
+  return make_error(ErrorCode::kInvalidArgument, "TOKEN_FILE_INVALID",
+                    what + " contains no token: expected one line of printable characters");
 }
 
 Result<std::string> read_token(const fs::path& path) {
@@ -216,14 +242,8 @@ Result<std::string> read_token(const fs::path& path) {
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) {
     token.pop_back();
   }
-  for (const char c : token) {
-    if (c <= 0x20 || c > 0x7e) token.clear();
-  }
-  if (token.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, "TOKEN_FILE_INVALID",
-                      "token file " + path.string() +
-                          " contains no token: expected one line of printable "
-                          "characters");
+  if (Status checked = check_token(token, "token file " + path.string()); !checked.ok()) {
+    return std::move(checked).error();
   }
   return token;
 }

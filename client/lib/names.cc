@@ -7,7 +7,8 @@
 
 namespace trainyard::client {
 
-Result<std::string> full_name(std::string_view collection, std::string_view text) {
+Result<std::string> full_name(std::string_view collection, std::string_view text,
+                              std::string_view parent) {
   const std::string noun(collection.substr(0, collection.size() - 1));
   const auto malformed = [&](const std::string& why) {
     return make_error(ErrorCode::kInvalidArgument, "NAME_MALFORMED",
@@ -15,7 +16,7 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
   };
   if (text.empty()) return malformed("is empty");
   if (text.find('/') == text.npos) {
-    return std::string(kParent) + "/" + std::string(collection) + "/" + std::string(text);
+    return std::string(parent) + "/" + std::string(collection) + "/" + std::string(text);
   }
   // projects/{project}/{collection}/{id}
   const size_t first = text.find('/');
@@ -38,6 +39,12 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
 std::string_view short_name(std::string_view name) {
   const size_t slash = name.rfind('/');
   return slash == name.npos ? name : name.substr(slash + 1);
+}
+
+std::string_view parent_of(std::string_view name) {
+  constexpr std::string_view kProjects = "projects/";
+  const size_t end = name.starts_with(kProjects) ? name.find('/', kProjects.size()) : name.npos;
+  return end == name.npos ? std::string_view() : name.substr(0, end);
 }
 
 std::string make_uuid() {

@@ -8,6 +8,7 @@
 #include "trainyard/v1/dataset_service.pb.h"
 #include "trainyard/v1/job_service.pb.h"
 #include "trainyard/v1/model_service.pb.h"
+#include "trainyard/v1/people_service.pb.h"
 #include "trainyard/v1/system_service.pb.h"
 
 namespace trainyard::client {
@@ -47,6 +48,11 @@ inline constexpr Rpc<v1::GetDatasetRequest, v1::Dataset> kGetDataset{"DatasetSer
 inline constexpr Rpc<v1::GetModelRequest, v1::Model> kGetModel{"ModelService/GetModel"};
 inline constexpr Rpc<v1::GetServerInfoRequest, v1::ServerInfo> kGetServerInfo{
     "SystemService/GetServerInfo"};
+inline constexpr Rpc<v1::WhoAmIRequest, v1::WhoAmIResponse> kWhoAmI{"PeopleService/WhoAmI"};
+inline constexpr Rpc<v1::ListTokensRequest, v1::ListTokensResponse> kListTokens{
+    "PeopleService/ListTokens"};
+inline constexpr Rpc<v1::RevokeTokenRequest, google::protobuf::Empty> kRevokeToken{
+    "PeopleService/RevokeToken", Repeat::kUntilDeadline};
 
 }  // namespace rpc
 }  // namespace trainyard::client

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # worker_service is left out: only the daemon and its workers use it.
 PROTOS = ("job_spec", "model_spec", "layer_spec", "job_service", "dataset_service", "model_service",
-          "system_service", "spec_file", "spec_options")
+          "system_service", "people_service", "spec_file", "spec_options")
 
 
 def proto_folder() -> Path:

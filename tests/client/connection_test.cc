@@ -1,5 +1,5 @@
-// Tests of the choice of the server: a flag overrides the environment, which overrides the
-// configuration file, which overrides the usual sockets. Secrets are read from files only.
+// Tests of the choice of the server: an option overrides the environment, which overrides the
+// configuration file, which overrides the usual sockets. contexts_test.cc tests the other values.
 #include "client/lib/connection.h"
 
 #include <gtest/gtest.h>
@@ -155,14 +155,20 @@ TEST_F(ConnectionTest, ATokenThatOthersCanReadIsRefused) {
 }
 
 TEST(Names, LastSegmentAndFullNameAreTheSame) {
-  EXPECT_EQ(*full_name("jobs", "digits-1"), "projects/default/jobs/digits-1");
-  EXPECT_EQ(*full_name("jobs", "projects/other/jobs/x"), "projects/other/jobs/x");
-  EXPECT_EQ(*full_name("models", "projects/default/jobs/x"), "projects/default/models/x")
+  EXPECT_EQ(*full_name("jobs", "digits-1", "projects/default"), "projects/default/jobs/digits-1");
+  EXPECT_EQ(*full_name("jobs", "projects/other/jobs/x", "projects/vision"),
+            "projects/other/jobs/x");
+  EXPECT_EQ(*full_name("models", "projects/default/jobs/x", "projects/vision"),
+            "projects/default/models/x")
       << "a trained model has its job's name";
+  EXPECT_EQ(*full_name("jobs", "x", "projects/vision"), "projects/vision/jobs/x");
   EXPECT_EQ(short_name("projects/default/jobs/digits-1"), "digits-1");
+  EXPECT_EQ(parent_of("projects/vision/jobs/x"), "projects/vision");
+  EXPECT_EQ(parent_of("projects/vision"), "");
+  EXPECT_EQ(parent_of("devices/gpu-0"), "");
   for (const char* bad :
        {"", "jobs/x", "projects/a/models/x", "projects/a/jobs/", "projects/a/jobs/x/y", "/"}) {
-    const auto name = full_name("jobs", bad);
+    const auto name = full_name("jobs", bad, "projects/default");
     ASSERT_FALSE(name.ok()) << bad;
     EXPECT_EQ(name.error().reason, "NAME_MALFORMED");
   }

@@ -10,12 +10,12 @@
 #include <optional>
 #include <tuple>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "proto/metrics/packed_metrics.h"
 #include "src/base/crc32c.h"
 #include "src/base/mutex.h"
 #include "src/base/sha256.h"
+#include "tests/client/fake_answer.h"
+#include "tests/client/fake_people.h"
 #include "trainyard/v1/dataset_service.grpc.pb.h"
 #include "trainyard/v1/job_service.grpc.pb.h"
 #include "trainyard/v1/model_service.grpc.pb.h"
@@ -24,39 +24,7 @@
 namespace trainyard::client {
 namespace {
 
-/// Encodes an error as the real server does: canonical code, sentence, ErrorInfo, BadRequest.
-grpc::Status to_status(const Error& error) {
-  google::rpc::Status details;
-  details.set_code(static_cast<int>(error.code));
-  details.set_message(error.message);
-  google::rpc::ErrorInfo info;
-  info.set_reason(error.reason);
-  info.set_domain("trainyard");
-  info.mutable_metadata()->insert(error.metadata.begin(), error.metadata.end());
-  details.add_details()->PackFrom(info);
-  if (!error.violations.empty()) {
-    google::rpc::BadRequest bad;
-    for (const FieldViolation& v : error.violations) {
-      auto* added = bad.add_field_violations();
-      added->set_field(v.field);
-      added->set_description(v.description);
-    }
-    details.add_details()->PackFrom(bad);
-  }
-  return grpc::Status(static_cast<grpc::StatusCode>(error.code), error.message,
-                      details.SerializeAsString());
-}
-grpc::Status refuse(ErrorCode code, const std::string& reason, const std::string& message) {
-  return to_status(make_error(code, reason, message));
-}
 const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "connection reset by a test");
-
-/// Replies to a unary call immediately.
-grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
-}
 
 /// Sends messages one after another, then ends with a status. With `stays` it plays a running job
 /// and ends only when the client has left.
@@ -730,11 +698,12 @@ class System final : public v1::SystemService::CallbackService {
 
 struct FakeServer::Services {
   explicit Services(FakeState& state)
-      : jobs(state), datasets(state), models(state), system(state) {}
+      : jobs(state), datasets(state), models(state), system(state), people(state) {}
   Jobs jobs;
   Datasets datasets;
   Models models;
   System system;
+  FakePeople people;
   std::unique_ptr<grpc::Server> server;
 };
 
@@ -763,6 +732,7 @@ void FakeServer::start() {
   builder.RegisterService(&services_->datasets);
   builder.RegisterService(&services_->models);
   builder.RegisterService(&services_->system);
+  builder.RegisterService(&services_->people);
   services_->server = builder.BuildAndStart();
   TRAINYARD_CHECK(services_->server != nullptr, "the fake server listens on " + address());
   services_->server->GetHealthCheckService()->SetServingStatus(state_->serving);

@@ -55,6 +55,12 @@ struct FakeState {
   std::vector<v1::GetUsageRequest> usages;
   bool garbage = true;  // whether there is something to collect
   v1::JobPlan plan;
+  std::string person = "ada";  // whom WhoAmI names
+  std::string token_text;      // WhoAmI refuses other tokens, if this is not empty
+  std::string token_name;      // of that token, in WhoAmI
+  Error people_error;          // if it has a reason, calls of PeopleService are refused with it
+  std::vector<v1::Token> tokens;
+  std::vector<v1::Project> projects;
 
   // --- recorded calls
   std::vector<v1::SubmitJobRequest> submits;
@@ -76,6 +82,7 @@ struct FakeState {
   v1::CreateDatasetRequest created;
   std::vector<v1::PredictRequest> predicts;
   std::vector<std::string> authorizations;  // header of each unary job call
+  std::vector<std::string> people_calls;    // "SetPerson name: \"bob\"": method and request
 };
 
 class FakeServer {

@@ -78,6 +78,40 @@ def test_argument_before_environment_before_configuration(tmp_path):
     refused(trainyard.InvalidArgumentError, lambda: resolved(env=env, context="lib"), "lab, here")
 
 
+CONTEXTS = ("context: lab\ncontexts:\n  lab: {server: 'lab:7000', token_file: tokens/lab, project: vision}\n"
+            "  home: {server: /s}\n")
+
+
+def test_token_and_project_by_argument_environment_context_default(tmp_path):
+    assert resolved("a:1").parent == "projects/default"
+    config = tmp_path / "config.yaml"
+    config.write_text(CONTEXTS)
+    env = {"TRAINYARD_CONFIG": str(config)}
+    lab = resolved(env=env)
+    assert (lab.project, lab.token_file, lab.token) == ("vision", tmp_path / "tokens/lab", "")
+    env |= {"TRAINYARD_PROJECT": "audio", "TRAINYARD_TOKEN_FILE": "/f"}
+    assert (resolved(env=env).project, str(resolved(env=env).token_file)) == ("audio", "/f")
+    env["TRAINYARD_TOKEN"] = TOKEN
+    assert (resolved(env=env).token, resolved(env=env).token_file) == (TOKEN, None)
+    named = resolved(env={**env, "TRAINYARD_SERVER": "other:1"}, context="lab")
+    assert (named.server, named.project, named.token, named.token_file) == ("lab:7000", "vision", "", tmp_path / "tokens/lab")
+    given = resolved(env=env, project="projects/image", token="given-token")
+    assert (given.project, given.token, given.token_file) == ("image", "given-token", None)
+    refused(trainyard.InvalidArgumentError, lambda: resolved(env=env, project="No Name"), "project: 'No Name', expected")
+    refused(trainyard.InvalidArgumentError, lambda: resolved(token="two words"), "token contains no token")
+    refused(trainyard.InvalidArgumentError, lambda: resolved(token=TOKEN, token_file="x"), "expected one of them")
+
+
+def test_the_token_of_a_context_goes_to_its_server_alone(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(CONTEXTS)
+    env = {"TRAINYARD_CONFIG": str(config)}
+    other = resolved("attacker:1", env=env)
+    assert (other.token_file, other.token, other.project) == (None, "", "default")
+    assert resolved(env={**env, "TRAINYARD_SERVER": "attacker:1"}).token_file is None
+    assert resolved(env={**env, "TRAINYARD_SERVER": "lab:7000"}).token_file == tmp_path / "tokens/lab"
+
+
 @pytest.mark.parametrize(("text", "word"), [
     ("contxt: a\n", "1:1: unknown key or bad value: 'contxt'"), ("context: a\n", "which has no contexts"),
     ("context: a\ncontexts:\n  a: {sever: x}\n", "3:7: unknown key or bad value: 'sever'"),

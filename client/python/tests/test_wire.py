@@ -24,7 +24,8 @@ def channel(daemon):
 
 def test_the_table_of_methods_matches_the_protos():
     declared = {}
-    for module in (v1.job_service_pb2, v1.dataset_service_pb2, v1.model_service_pb2, v1.system_service_pb2):
+    for module in (v1.job_service_pb2, v1.dataset_service_pb2, v1.model_service_pb2, v1.system_service_pb2,
+                   v1.people_service_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
             declared |= {f"{service.name}/{m.name}": (m.input_type.full_name, m.output_type.full_name)
                          for m in service.methods}

@@ -1,7 +1,8 @@
-"""Chooses the server and the credentials by the same rules as the command line (docs/cli.md).
+"""Chooses the server, the credentials and the project by the same rules as the command line (docs/cli.md).
 
-The order of precedence is: argument, environment, configuration file, and last the sockets where a daemon of this user
-or of this machine listens. Secrets are only ever read from files.
+Each value comes from the first of these that has it: argument, environment, context of the configuration file, default.
+A context that an argument names goes before the environment. A context's values belong to its server: if another source
+names another server, none of them is used.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import errno
 import grp
 import os
 import pwd
+import re
 import socket
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from trainyard._contexts import Context, choose_context, config_error, find_config
 from trainyard.errors import InvalidArgumentError, NotAllowedError, NotFoundError, UnavailableError
 
 SOCKET_PATH_BYTES_MAX = 107
 TOKEN_BYTES_MAX = 4096
 TIMEOUT_S_MAX = 3600.0
+DEFAULT_PROJECT = "default"
 # Where the systemd unit's daemon listens, and where one that root starts by hand does.
 SERVICE_SOCKET = Path("/run/trainyard/trainyard.sock")
 ROOT_SOCKET = Path("/var/lib/trainyard/trainyard.sock")
+
+_PROJECT = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass
@@ -33,6 +37,8 @@ class Connection:
     server: str = ""  # "unix:/path" or "host:port"
     ca_file: Path | None = None  # PEM file of root certificates for TLS
     token_file: Path | None = None  # file of the bearer token; only its owner may have access
+    token: str = ""  # the bearer token itself; then no file is read
+    project: str = "default"  # the ID of the project that names without one mean
     is_default: bool = False  # no setting names the server
     plaintext: bool = False  # allows TCP without TLS to an address other than loopback
     timeout_s: float = 10.0  # for each unary call
@@ -41,79 +47,9 @@ class Connection:
     def is_unix(self) -> bool:
         return self.server.startswith("unix:")
 
-
-def _config_error(message: str) -> InvalidArgumentError:
-    return InvalidArgumentError(message, reason="CONFIG_INVALID")
-
-
-def _find_config(named: str | os.PathLike[str] | None, env: Mapping[str, str]) -> Path | None:
-    named = named or env.get("TRAINYARD_CONFIG")
-    if named:
-        return Path(named)
-    home = env.get("XDG_CONFIG_HOME") or (env["HOME"] + "/.config" if env.get("HOME") else "")
-    candidates = [Path(home, "trainyard/config.yaml")] if home else []
-    candidates.append(Path("/etc/trainyard/client.yaml"))
-    return next((path for path in candidates if path.exists()), None)
-
-
-def _apply_config(connection: Connection, path: Path | None, context: str) -> None:
-    if path is None:
-        if context:
-            raise _config_error(f"context '{context}': there is no configuration file "
-                                "(~/.config/trainyard/config.yaml)")
-        return
-    root = _read_yaml(path)
-    contexts: Mapping[str, tuple[str, yaml.Node]] | None = None
-    for key, (at, value) in _entries(root, path).items():
-        if key == "context" and isinstance(value, yaml.ScalarNode):
-            context = context or str(value.value)
-        elif key == "contexts" and isinstance(value, yaml.MappingNode):
-            contexts = _entries(value, path)
-        else:
-            raise _config_error(f"{at}: unknown key or bad value: '{key}', expected context (a name) and contexts (a map)")
-    if not context:
-        return
-    _, chosen = (contexts or {}).get(context, ("", None))
-    if not isinstance(chosen, yaml.MappingNode):
-        known = ", ".join(contexts) if contexts else ""
-        raise _config_error(f"context '{context}' is not in {path}, which has {known or 'no contexts'}")
-    for key, (at, value) in _entries(chosen, path).items():
-        if not isinstance(value, yaml.ScalarNode):
-            raise _config_error(f"{at}: {key}: expected one value")
-        text = str(value.value)
-        if key == "server":
-            setattr(connection, key, text)
-        elif key in ("ca_file", "token_file"):
-            setattr(connection, key, path.parent / text)  # `/` keeps an absolute path unchanged
-        elif key == "plaintext" and text in ("true", "false"):
-            connection.plaintext = text == "true"
-        else:
-            raise _config_error(f"{at}: unknown key or bad value: '{key}', expected server, ca_file, token_file or "
-                                "plaintext (true or false)")
-
-
-def _read_yaml(path: Path) -> yaml.Node | None:
-    try:
-        return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {(error.strerror or str(error)).lower()}", reason="FILE_NOT_FOUND") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{path}"
-        raise _config_error(f"{at}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
-
-
-def _entries(node: yaml.Node | None, path: Path) -> dict[str, tuple[str, yaml.Node]]:
-    """Returns for each key its position ("config.yaml:3:5") and its value."""
-    if not isinstance(node, yaml.MappingNode):
-        raise _config_error(f"{path}: expected fields (name: value)")
-    entries: dict[str, tuple[str, yaml.Node]] = {}
-    for key, value in node.value:
-        at = f"{path}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
-        if str(key.value) in entries:
-            raise _config_error(f"{at}: {key.value}: given twice")
-        entries[str(key.value)] = (at, value)
-    return entries
+    @property
+    def parent(self) -> str:
+        return f"projects/{self.project}"
 
 
 def default_sockets(env: Mapping[str, str]) -> list[Path]:
@@ -153,7 +89,7 @@ def _check_server(connection: Connection) -> None:
     connection.server = server
 
     def refuse(expected: str) -> InvalidArgumentError:
-        return _config_error(f"server '{server}': expected {expected}")
+        return config_error(f"server '{server}': expected {expected}")
 
     if connection.is_unix:
         path = server[len("unix:"):]
@@ -170,25 +106,74 @@ def _check_server(connection: Connection) -> None:
         connection.plaintext = True
 
 
-def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathLike[str] | None,
+def _first(context: Context | None, named: bool, *, argument: str, variable: str, of_context: str) -> str:
+    """Returns the first value that is set: argument, environment, context; a context that an argument names goes before
+    the environment."""
+    in_context = of_context if context is not None else ""
+    return argument or (in_context if named else "") or variable or in_context
+
+
+def _choose_token(connection: Connection, context: Context | None, named: bool, token: str,
+                  token_file: str | os.PathLike[str] | None, env: Mapping[str, str]) -> None:
+    of_context = context.token_file if context is not None else None
+    if token:
+        connection.token = check_token(token, "token")
+    elif token_file is not None:
+        connection.token_file = Path(token_file)
+    elif named and of_context:
+        connection.token_file = of_context
+    elif env.get("TRAINYARD_TOKEN"):
+        connection.token = check_token(env["TRAINYARD_TOKEN"], "TRAINYARD_TOKEN")
+    elif env.get("TRAINYARD_TOKEN_FILE"):
+        connection.token_file = Path(env["TRAINYARD_TOKEN_FILE"])
+    else:
+        connection.token_file = of_context
+
+
+def project_id(text: str, what: str = "project") -> str:
+    """Returns the ID of a project that is given by ID or by full name."""
+    project = text.removeprefix("projects/")
+    if not _PROJECT.fullmatch(project):
+        raise config_error(f"{what}: '{text}', expected 1 to 63 characters of a-z, 0-9 and dash, beginning with a letter "
+                           "and not ending with a dash")
+    return project
+
+
+def resolve(address: str | None, *, context: str | None, project: str | None = None,
+            ca_file: str | os.PathLike[str] | None, token: str | None = None,
             token_file: str | os.PathLike[str] | None, config_file: str | os.PathLike[str] | None, plaintext: bool,
             timeout_s: float, env: Mapping[str, str] = os.environ) -> Connection:
     """Combines arguments, environment, configuration and defaults. CONFIG_INVALID names what is wrong."""
+    if token and token_file is not None:
+        raise config_error("token, token_file: expected one of them")
     connection = Connection()
-    _apply_config(connection, _find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
-    named = address or env.get("TRAINYARD_SERVER") or connection.server
-    connection.is_default = not named
-    connection.server = named or _default_server(env)
-    if ca_file is not None:
-        connection.ca_file = Path(ca_file)
-    if token_file is not None:
-        connection.token_file = Path(token_file)
-    connection.plaintext = plaintext or connection.plaintext
+    named = bool(context)
+    chosen = choose_context(find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
+    server = _first(chosen, named, argument=address or "", variable=env.get("TRAINYARD_SERVER", ""),
+                    of_context=chosen.server if chosen else "")
+    if server and chosen is not None and chosen.server != server:
+        chosen = None  # its values, above all its token, belong to its server alone
+    connection.is_default = not server
+    connection.server = server or _default_server(env)
+    connection.ca_file = Path(ca_file) if ca_file is not None else chosen.ca_file if chosen else None
+    _choose_token(connection, chosen, named, token or "", token_file, env)
+    given = _first(chosen, named, argument=project or "", variable=env.get("TRAINYARD_PROJECT", ""),
+                   of_context=chosen.project if chosen else "")
+    connection.project = project_id(given) if given else DEFAULT_PROJECT
+    connection.plaintext = plaintext or (chosen is not None and chosen.plaintext)
     if not 0 < timeout_s <= TIMEOUT_S_MAX:
-        raise _config_error(f"timeout_s: {timeout_s}, expected seconds above 0 and up to 3600")
+        raise config_error(f"timeout_s: {timeout_s}, expected seconds above 0 and up to 3600")
     connection.timeout_s = timeout_s
     _check_server(connection)
     return connection
+
+
+def check_token(token: str, what: str) -> str:
+    """Returns the token, unless it has spaces or unprintable characters."""
+    if not token or any(not 0x21 <= ord(character) <= 0x7E for character in token):
+        raise InvalidArgumentError(f"{what} contains no token: expected one line of printable characters",
+                                   reason="TOKEN_FILE_INVALID")
+    return token
 
 
 def read_token(path: Path) -> str:
@@ -201,10 +186,7 @@ def read_token(path: Path) -> str:
             token = file.read(TOKEN_BYTES_MAX).rstrip(b"\r\n ")
     except OSError as error:
         raise NotFoundError(f"token file {path}: {error.strerror}", reason="FILE_NOT_FOUND") from None
-    if not token or any(not 0x21 <= byte <= 0x7E for byte in token):
-        raise InvalidArgumentError(f"token file {path} contains no token: expected one line of printable characters",
-                                   reason="TOKEN_FILE_INVALID")
-    return token.decode("ascii")
+    return check_token(token.decode("latin-1"), f"token file {path}")
 
 
 def read_roots(path: Path) -> bytes:

@@ -98,6 +98,23 @@ GET_USAGE = Method("SystemService/GetUsage", v1.GetUsageRequest, v1.GetUsageResp
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
                          retry=False)
+WHO_AM_I = Method("PeopleService/WhoAmI", v1.WhoAmIRequest, v1.WhoAmIResponse)
+LIST_PEOPLE = Method("PeopleService/ListPeople", v1.ListPeopleRequest, v1.ListPeopleResponse)
+SET_PERSON = Method("PeopleService/SetPerson", v1.SetPersonRequest, v1.Person, patient=True)
+REMOVE_PERSON = Method("PeopleService/RemovePerson", v1.RemovePersonRequest, Empty, retry=False)
+LIST_PROJECTS = Method("PeopleService/ListProjects", v1.ListProjectsRequest, v1.ListProjectsResponse)
+CREATE_PROJECT = Method("PeopleService/CreateProject", v1.CreateProjectRequest, v1.Project, retry=False)
+SET_PROJECT_DEVICES = Method("PeopleService/SetProjectDevices", v1.SetProjectDevicesRequest, v1.Project, patient=True)
+DELETE_PROJECT = Method("PeopleService/DeleteProject", v1.DeleteProjectRequest, Empty, retry=False)
+LIST_MEMBERS = Method("PeopleService/ListMembers", v1.ListMembersRequest, v1.ListMembersResponse)
+SET_MEMBER = Method("PeopleService/SetMember", v1.SetMemberRequest, v1.Member, patient=True)
+CREATE_TOKEN = Method("PeopleService/CreateToken", v1.CreateTokenRequest, v1.CreateTokenResponse, retry=False)
+ROTATE_TOKEN = Method("PeopleService/RotateToken", v1.RotateTokenRequest, v1.CreateTokenResponse, retry=False)
+REVOKE_TOKEN = Method("PeopleService/RevokeToken", v1.RevokeTokenRequest, Empty, patient=True)
+LIST_TOKENS = Method("PeopleService/ListTokens", v1.ListTokensRequest, v1.ListTokensResponse)
+SHARE = Method("PeopleService/Share", v1.ShareRequest, v1.ShareEntry, patient=True)
+UNSHARE = Method("PeopleService/Unshare", v1.ShareRequest, Empty, retry=False)
+LIST_SHARES = Method("PeopleService/ListShares", v1.ListSharesRequest, v1.ListSharesResponse)
 
 
 class Stream(Generic[R]):
@@ -153,9 +170,11 @@ class Channel:
         TCP."""
         probe(connection)
         self.connection = connection
-        self.parent = "projects/default"
+        self.parent = connection.parent
         self._metadata: list[tuple[str, str]] = []
-        if connection.token_file is not None:
+        if connection.token:
+            self._metadata.append(("authorization", "Bearer " + connection.token))
+        elif connection.token_file is not None:
             self._metadata.append(("authorization", "Bearer " + read_token(connection.token_file)))
         options: list[tuple[str, Any]] = [
             ("grpc.enable_http_proxy", 0),  # ignore http_proxy, which is meant for web traffic

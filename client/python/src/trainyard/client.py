@@ -20,6 +20,7 @@ from trainyard._arrays import ArrayCalls
 from trainyard._backup import write_backup
 from trainyard._connection import resolve
 from trainyard._pages import pages
+from trainyard._people_calls import PeopleCalls
 from trainyard._spec import Document, Kind, Spec, read_document
 from trainyard._table_calls import Table, TableCalls
 from trainyard._text_calls import TextCalls
@@ -65,7 +66,7 @@ class Devices(list[v1.Device]):
         self.note = note
 
 
-class Client(ArrayCalls, TableCalls, TextCalls):
+class Client(ArrayCalls, PeopleCalls, TableCalls, TextCalls):
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
     Without an address, the client searches like the command line (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
@@ -78,15 +79,19 @@ class Client(ArrayCalls, TableCalls, TextCalls):
     else is sent once.
     """
 
-    def __init__(self, address: str | None = None, *, context: str | None = None,
-                 ca_file: str | os.PathLike[str] | None = None, token_file: str | os.PathLike[str] | None = None,
+    def __init__(self, address: str | None = None, *, context: str | None = None, project: str | None = None,
+                 ca_file: str | os.PathLike[str] | None = None, token: str | None = None,
+                 token_file: str | os.PathLike[str] | None = None,
                  config_file: str | os.PathLike[str] | None = None, plaintext: bool = False,
                  timeout_s: float = 10.0, program: str = "trainyard") -> None:
         """
         address      "unix:/path" or "host:port"
         context      a context of the configuration file, instead of TRAINYARD_CONTEXT and the file's own `context`
+        project      the project of names without one, instead of TRAINYARD_PROJECT and the context's; else "default"
         ca_file      PEM file of root certificates for TLS; by default TCP to another machine uses the system's
-        token_file   a file of one line, which only its owner may access (mode 0600)
+        token        your token's text, instead of a file
+        token_file   a file with your token, which only its owner may access (mode 0600); without either argument:
+                     TRAINYARD_TOKEN, TRAINYARD_TOKEN_FILE, or the token of `trainyard login` in the context
         config_file  replaces TRAINYARD_CONFIG, ~/.config/trainyard/config.yaml and /etc/trainyard/client.yaml
         plaintext    allows TCP without TLS to another machine
         timeout_s    time limit of each call in seconds, above 0 and up to 3600
@@ -96,8 +101,9 @@ class Client(ArrayCalls, TableCalls, TextCalls):
         UnavailableError / SERVER_NOT_RUNNING if nothing listens on a Unix socket; TCP connects with the first call.
         InvalidArgumentError / CONFIG_INVALID names an invalid setting.
         """
-        connection = resolve(address, context=context, ca_file=ca_file, token_file=token_file,
-                             config_file=config_file, plaintext=plaintext, timeout_s=timeout_s)
+        connection = resolve(address, context=context, project=project, ca_file=ca_file, token=token,
+                             token_file=token_file, config_file=config_file, plaintext=plaintext,
+                             timeout_s=timeout_s)
         self._channel = rpc.Channel(connection)
         self._program = program
 
@@ -119,6 +125,11 @@ class Client(ArrayCalls, TableCalls, TextCalls):
     def server(self) -> str:
         """The server's address: "unix:/path" or "host:port"."""
         return self._channel.connection.server
+
+    @property
+    def project(self) -> str:
+        """The ID of the project that names without one mean."""
+        return self._channel.connection.project
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
