@@ -59,8 +59,8 @@ void check_access_rows(const google::protobuf::ServiceDescriptor& service);
 
 /// The roles with which a call was let through.
 struct Rights {
-  ProjectRole role = ProjectRole::kMaintainer;  // in the project of the request's name or parent
-  ServerRole server_role = ServerRole::kAdmin;
+  ProjectRole role = ProjectRole::kNone;  // in the project of the request's name or parent
+  ServerRole server_role = ServerRole::kUser;
 
   /// Returns whether the caller may change what others own in the request's project.
   bool maintains() const { return role >= ProjectRole::kMaintainer; }

@@ -10,7 +10,9 @@
 
 #include "server/handlers/access.h"
 #include "server/handlers/audited_call.h"
+#include "src/base/check.h"
 #include "tests/server/access_support.h"
+#include "trainyard/v1/worker_service.pb.h"
 
 namespace trainyard::server {
 namespace {
@@ -207,6 +209,9 @@ TEST_F(ServiceAccess, EveryMethodHasACaseAndARow) {
       EXPECT_TRUE(tested.contains(methods.back())) << methods.back() << " has no case in this test";
     }
   }
+  EXPECT_THROW(check_access_rows(*v1::WorkerReport::descriptor()->file()->service(0)),
+               InvariantError)
+      << "the service for workers has no rows";
   std::vector<std::string> rows;
   for (const AccessRow& row : access_rows()) rows.emplace_back(row.method);
   EXPECT_EQ(rows, methods) << "by service and in the proto's order";
