@@ -2,7 +2,8 @@
 // server/daemon/daemon.h.
 //
 // Exit codes:
-//   0  a signal stopped the daemon, --check found no damage, or --undo-upgrade succeeded
+//   0  a signal stopped the daemon, --check found no damage, or --undo-upgrade or --init-admin
+//      succeeded
 //   1  the daemon could not start (port taken, state folder in use, store damaged), --check found
 //      damage, or there was no upgrade to undo
 //   2  wrong flags or configuration
@@ -32,6 +33,7 @@
 #include "server/config/config.h"
 #include "server/config/log.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/init_admin.h"
 #include "server/daemon/replacement.h"
 #include "src/base/child_process.h"
 #include "src/base/manual_page.h"
@@ -143,6 +145,7 @@ struct Arguments {
   bool check = false;
   bool undo_upgrade = false;
   bool print_config = false;
+  std::optional<std::string> init_admin;  // a person's name
   // (setting, value), in the order of settings()
   std::vector<std::pair<std::string, std::string>> flags;
 };
@@ -165,6 +168,9 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   app.add_flag("--undo-upgrade", out.undo_upgrade,
                "Restore the store as it was before the last upgrade, for an earlier trainyardd, "
                "then exit; data stored since then is set aside");
+  app.add_option("--init-admin", out.init_admin,
+                 "Make this person an admin of the server, print a token for them, then exit; for "
+                 "a stopped daemon");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   bool print_manual = false;
   app.add_flag("--print-manual", print_manual, "Print this text as a manual page")->group("");
@@ -197,8 +203,8 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   } catch (const CLI::ParseError& e) {
     return complain(usage_error_of(app, e), 2);
   }
-  if (out.check && out.undo_upgrade) {
-    return complain(usage_error("--check and --undo-upgrade exclude each other"), 2);
+  if (int{out.check} + int{out.undo_upgrade} + int{out.init_admin.has_value()} > 1) {
+    return complain(usage_error("--check, --undo-upgrade and --init-admin exclude each other"), 2);
   }
   if (print_manual) {
     std::fputs(manual_of(app).c_str(), stdout);
@@ -321,6 +327,18 @@ int replace_with(const std::string& program, char** argv) {
   return 1;
 }
 
+/// Prints the token alone to the output, so that a script can store it.
+int print_admin(const Result<InitialAdmin>& admin) {
+  if (!admin.ok()) return complain(admin.error(), 1);
+  std::fprintf(stderr,
+               "%s is now an admin. This token is valid for 90 days and is not shown again; "
+               "'trainyard login' stores it:\n",
+               admin->name.c_str());
+  std::fflush(stderr);
+  std::printf("%s\n", admin->token.c_str());
+  return 0;
+}
+
 int run(int argc, char** argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
@@ -345,6 +363,7 @@ int run(int argc, char** argv) {
     std::printf("%s\n", undone->c_str());
     return 0;
   }
+  if (arguments.init_admin) return print_admin(init_admin(*config, *arguments.init_admin));
   // Read at the start: after an upgrade the link names a deleted file.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   DaemonParts parts;

@@ -300,11 +300,26 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     dispatcher.devices_changed();
     return {};
   };
-  services = std::make_unique<PublicServices>(
-      ServiceParts{frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest,
-                   predict, one_shot_tasks, forecaster, *cluster_rates, disk, warnings,
-                   drains_changed, [this] { dispatcher.devices_changed(); }, parts.clock->wall_us(),
-                   parts.backup_stall_ms, parts.watch_heartbeat_ms});
+  services = std::make_unique<PublicServices>(ServiceParts{frame,
+                                                           housekeeping_parts,
+                                                           backing_up,
+                                                           hub,
+                                                           *inventory,
+                                                           dispatcher,
+                                                           ingest,
+                                                           predict,
+                                                           one_shot_tasks,
+                                                           forecaster,
+                                                           *cluster_rates,
+                                                           disk,
+                                                           warnings,
+                                                           drains_changed,
+                                                           [this] { dispatcher.devices_changed(); },
+                                                           {},
+                                                           [this] { dispatcher.devices_changed(); },
+                                                           parts.clock->wall_us(),
+                                                           parts.backup_stall_ms,
+                                                           parts.watch_heartbeat_ms});
   if (Status s = ingest.recover(); !s.ok()) return s;
   ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, people, services->all(),
                                                           services->names(), parts.connections));
@@ -481,7 +496,8 @@ void check_sandbox(const Config& config, const std::function<void(const std::str
   if (config.sandbox == SandboxMode::kOff) return line("sandbox  off");
   const SandboxHost host = probe_sandbox_host();
   line("sandbox  ok  " + describe(host) + "; tasks on GPUs have none");
-  for (const std::string& missing : missing_restrictions(host)) line("sandbox  warning  " + missing);
+  for (const std::string& missing : missing_restrictions(host))
+    line("sandbox  warning  " + missing);
 }
 
 /// Checks the files and the group that the listeners need.

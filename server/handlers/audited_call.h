@@ -37,7 +37,7 @@ class AuditedCall {
   void begin(const Principal& caller);
   /// Records the result, which is OK or an error's reason. Only the first call of end() counts.
   void end(std::string_view result) { end(result, {}); }
-  /// The response's `name`, if it has one, replaces the object.
+  /// The response's `name`, if it has one, replaces the object; for a new token its ID.
   void end_well(const google::protobuf::Message& response);
   /// Names the object of a call that began without one.
   void set_object(std::string object);

@@ -10,6 +10,7 @@
 #include "server/handlers/generate_stream.h"
 #include "server/handlers/job_handlers.h"
 #include "server/handlers/model_handlers.h"
+#include "server/handlers/people_handlers.h"
 #include "server/handlers/quota_handlers.h"
 #include "server/handlers/read_spec.h"
 #include "server/handlers/system_handlers.h"
@@ -20,6 +21,7 @@
 #include "server/planning/job_planner.h"
 #include "server/rpc/rpc_service.h"
 #include "src/base/check.h"
+#include "trainyard/v1/people_service.pb.h"
 
 namespace trainyard::server {
 namespace {
@@ -77,6 +79,7 @@ struct PublicServices::Impl {
                p.start_time_us,       p.warnings,           frame.draining, p.drains_changed},
         quotas{p.housekeeping.store, p.housekeeping.clock, frame.people, call_quotas,
                p.quotas_changed},
+        people{p.housekeeping.store, frame.people, p.check_devices, p.devices_changed},
         garbage(p.housekeeping, uploads),
         backup{paths, p.backing_up, p.backup_stall_ms} {
     uploads.expire();
@@ -87,7 +90,9 @@ struct PublicServices::Impl {
     add_datasets();
     add_models();
     add_system();
-    for (const RpcService* rpc : {&job_rpcs, &dataset_rpcs, &model_rpcs, &system_rpcs}) {
+    add_people();
+    for (const RpcService* rpc :
+         {&job_rpcs, &dataset_rpcs, &model_rpcs, &system_rpcs, &people_rpcs}) {
       TRAINYARD_CHECK(rpc->is_complete(), rpc->name() + " has a method without a row");
       check_access_rows(rpc->descriptor());
     }
@@ -132,6 +137,11 @@ struct PublicServices::Impl {
     });
   }
 
+  void add_people() {
+    Methods rows(frame, people_rpcs);
+    add_people_rows(rows, people);
+  }
+
   CallFrame& frame;
   const StatePaths& paths;
   JobPlanner planner;
@@ -143,23 +153,26 @@ struct PublicServices::Impl {
   const ModelParts models;
   const SystemParts system;
   const QuotaParts quotas;
+  const PeopleParts people;
   Garbage garbage;
   const BackupSource backup;
   RpcService job_rpcs{*v1::Job::descriptor()->file()};
   RpcService dataset_rpcs{*v1::Dataset::descriptor()->file()};
   RpcService model_rpcs{*v1::Model::descriptor()->file()};
   RpcService system_rpcs{*v1::ServerInfo::descriptor()->file()};
+  RpcService people_rpcs{*v1::Person::descriptor()->file()};
 };
 
 PublicServices::PublicServices(const ServiceParts& parts) : impl_(std::make_unique<Impl>(parts)) {}
 PublicServices::~PublicServices() = default;
 
 std::vector<grpc::Service*> PublicServices::all() const {
-  return {&impl_->job_rpcs, &impl_->dataset_rpcs, &impl_->model_rpcs, &impl_->system_rpcs};
+  return {&impl_->job_rpcs, &impl_->dataset_rpcs, &impl_->model_rpcs, &impl_->system_rpcs,
+          &impl_->people_rpcs};
 }
 std::vector<std::string> PublicServices::names() const {
   return {impl_->job_rpcs.name(), impl_->dataset_rpcs.name(), impl_->model_rpcs.name(),
-          impl_->system_rpcs.name()};
+          impl_->system_rpcs.name(), impl_->people_rpcs.name()};
 }
 WatchStreams& PublicServices::watch_streams() { return impl_->watch; }
 

@@ -1,4 +1,4 @@
-// server/handlers/public_services.h: the four services of the API, bound to their handlers.
+// server/handlers/public_services.h: the five services of the API, bound to their handlers.
 #pragma once
 
 #include <grpcpp/impl/service_type.h>
@@ -42,6 +42,8 @@ struct ServiceParts {
   const std::vector<std::string>& warnings;  // for ServerInfo
   std::function<Status()> drains_changed;    // SystemParts::drains_changed
   std::function<void()> quotas_changed;      // QuotaParts::quotas_changed
+  std::function<Status(const std::vector<std::string>&)> check_devices;  // PeopleParts
+  std::function<void()> devices_changed;                                 // PeopleParts
   int64_t start_time_us = 0;
   int64_t backup_stall_ms = 0;     // BackupSource::stall_ms
   int64_t watch_heartbeat_ms = 0;  // tests shorten it

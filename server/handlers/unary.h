@@ -237,18 +237,22 @@ class Methods {
     }
     const auto handler = [callable](const Request& request, const CallInfo& call,
                                     const Done<Response>& done) {
+      const auto respond = [&done](auto result) {
+        if constexpr (std::is_same_v<decltype(result), Status>) {
+          done(result.ok() ? Result<Response>(Response()) : Result<Response>(result.error()));
+        } else {
+          done(std::move(result));
+        }
+      };
       if constexpr (std::is_invocable_v<Callable, const Request&, const CallInfo&,
                                         Done<Response>>) {
         callable(request, call, done);
       } else if constexpr (std::is_invocable_v<Callable, const Request&, Done<Response>>) {
         callable(request, done);
       } else if constexpr (std::is_invocable_v<Callable, const Request&, const CallInfo&>) {
-        done(callable(request, call));
-      } else if constexpr (std::is_same_v<typename Traits::Returned, Status>) {
-        const Status status = callable(request);
-        done(status.ok() ? Result<Response>(Response()) : Result<Response>(status.error()));
+        respond(callable(request, call));
       } else {
-        done(callable(request));
+        respond(callable(request));
       }
     };
     rpc_.add_unary(name, [&frame = frame_, name, handler, quick, &on](

@@ -324,6 +324,13 @@ int64_t People::expire_time_us(const Principal& principal) const {
   return it == now->by_id.end() ? 0 : it->second->expire_time_us;
 }
 
+std::string People::token_name(const Principal& principal) const {
+  if (principal.token_id.starts_with(kFilePrefix)) return principal.token_id;
+  const auto now = view();
+  const auto it = now->by_id.find(principal.token_id);
+  return it == now->by_id.end() ? std::string() : it->second->name;
+}
+
 ServerRole People::server_role(const Principal& principal) const {
   if (principal.owns_daemon) return ServerRole::kAdmin;
   const auto now = view();
@@ -407,6 +414,14 @@ bool People::has_shares(std::string_view project, std::string_view collection,
     if (shared == stem || shared[stem.size()] == '@') return true;
   }
   return false;
+}
+
+std::vector<Share> People::shares_of(std::string_view project) const {
+  std::vector<Share> out;
+  for (const Share& share : view()->rows.shares) {
+    if (share.project == project || share.with_project == project) out.push_back(share);
+  }
+  return out;
 }
 
 std::vector<std::string> People::devices(std::string_view project) const {

@@ -24,6 +24,7 @@
 namespace trainyard::server {
 
 class Store;
+struct Share;
 
 class People {
  public:
@@ -59,6 +60,8 @@ class People {
   bool knows(std::string_view person) const;
   /// Returns when the principal's token expires; 0: never, or there is no token.
   int64_t expire_time_us(const Principal& principal) const;
+  /// Returns the name of the principal's token; empty without one.
+  std::string token_name(const Principal& principal) const;
   ServerRole server_role(const Principal& principal) const;
   /// Returns the person's role in the project: kMaintainer for admins, kNone for a project that
   /// does not exist.
@@ -78,6 +81,8 @@ class People {
                  std::string_view with_project) const;
   /// Returns whether the dataset, any of its versions, or the model is shared with any project.
   bool has_shares(std::string_view project, std::string_view collection, std::string_view id) const;
+  /// Returns what the project shares and what is shared with it, by name.
+  std::vector<Share> shares_of(std::string_view project) const;
 
   /// Returns the devices that the project's jobs may use; empty: all.
   std::vector<std::string> devices(std::string_view project) const;

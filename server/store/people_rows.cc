@@ -41,7 +41,7 @@ std::vector<Membership> read_memberships(Connection& db, std::string_view person
   return out;
 }
 
-#define PROJECT_COLUMNS        \
+#define PROJECT_COLUMNS            \
   "name, create_time_us, devices," \
   " (SELECT count(*) FROM members WHERE project = projects.name AND role > 1)"
 
@@ -49,8 +49,8 @@ Project read_project(const Query& row) {
   return {row.text(0), row.integer(1), lines_of(row.text(2)), row.integer(3)};
 }
 
-#define TOKEN_COLUMNS                                                                         \
-  "id, person, name, digest, old_digest, old_end_us, rotations, create_time_us, valid_us,"    \
+#define TOKEN_COLUMNS                                                                        \
+  "id, person, name, digest, old_digest, old_end_us, rotations, create_time_us, valid_us,"   \
   " expire_time_us, last_use_us, (SELECT group_concat(person, char(10)) FROM token_acts_for" \
   " WHERE token = tokens.id)"
 
@@ -84,10 +84,12 @@ PeopleRows read_people_rows(Connection& db) {
     Query rows(db, "SELECT digest FROM revoked_tokens");
     while (rows.step()) out.revoked_digests.push_back(rows.text(0));
   }
-  Query rows(db, "SELECT project, collection, id, with_project, person, time_us FROM shares");
+  Query rows(db,
+             "SELECT project, collection, id, with_project, person, time_us FROM shares"
+             " ORDER BY project, collection, id, with_project");
   while (rows.step()) {
-    out.shares.push_back({rows.text(0), rows.text(1), rows.text(2), rows.text(3), rows.text(4),
-                          rows.integer(5)});
+    out.shares.push_back(
+        {rows.text(0), rows.text(1), rows.text(2), rows.text(3), rows.text(4), rows.integer(5)});
   }
   return out;
 }
