@@ -89,9 +89,9 @@ Error not_filtered(const char* what, int err) {
 }
 
 /// Collects rules; remembers the first error.
-class Rules {
+class CallRules {
  public:
-  explicit Rules(scmp_filter_ctx filter) : filter_(filter) {}
+  explicit CallRules(scmp_filter_ctx filter) : filter_(filter) {}
 
   void allow(std::span<const int> calls) {
     for (const int call : calls) add(SCMP_ACT_ALLOW, call, {});
@@ -125,7 +125,7 @@ scmp_arg_cmp has_bits(unsigned argument, uint64_t mask, uint64_t bits) {
   return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = bits};
 }
 
-void allow_memory(Rules& rules, bool makes_code) {
+void allow_memory(CallRules& rules, bool makes_code) {
   const uint64_t forbidden = makes_code ? 0 : PROT_EXEC;
   // Anonymous memory that is shared escapes RLIMIT_DATA, so a mapping is private or of a file.
   rules.allow_if(SCMP_SYS(mmap), {has_bits(2, forbidden, 0), has_bits(3, MAP_SHARED, 0)});
@@ -133,19 +133,19 @@ void allow_memory(Rules& rules, bool makes_code) {
   rules.allow_if(SCMP_SYS(mprotect), {has_bits(2, forbidden, 0)});
 }
 
-void allow_threads(Rules& rules, bool runs_program) {
+void allow_threads(CallRules& rules, bool runs_program) {
   rules.allow_if(SCMP_SYS(clone), {has_bits(0, CLONE_THREAD | kNewNamespaces, CLONE_THREAD)});
   if (runs_program) rules.allow_if(SCMP_SYS(clone), {has_bits(0, kNewNamespaces, 0)});
 }
 
 /// Only this process: for abort(), and for threads that wake each other.
-void allow_own_signals(Rules& rules) {
+void allow_own_signals(CallRules& rules) {
   const auto self = static_cast<uint64_t>(::getpid());
   rules.allow_if(SCMP_SYS(tgkill), {equals(0, self)});
   rules.allow_if(SCMP_SYS(kill), {equals(0, self)});
 }
 
-void allow_own_settings(Rules& rules) {
+void allow_own_settings(CallRules& rules) {
   rules.allow_if(SCMP_SYS(prctl), {equals(0, PR_SET_NAME)});
   rules.allow_if(SCMP_SYS(prctl), {equals(0, PR_GET_NAME)});
   rules.allow_if(SCMP_SYS(prlimit64), {equals(0, 0), equals(2, 0)});  // reads its own limits
@@ -154,7 +154,7 @@ void allow_own_settings(Rules& rules) {
   }
 }
 
-void allow_connection(Rules& rules, const sockaddr_un* address) {
+void allow_connection(CallRules& rules, const sockaddr_un* address) {
   rules.allow_if(SCMP_SYS(socket),
                  {equals(0, AF_UNIX), has_bits(1, 0xf, SOCK_STREAM), equals(2, 0)});
   rules.allow_if(SCMP_SYS(connect),
@@ -182,7 +182,7 @@ Status load_filter(const FilterOptions& options) {
       set(SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS) != 0) {
     return not_filtered("seccomp_attr_set", EINVAL);
   }
-  Rules rules(filter.get());
+  CallRules rules(filter.get());
   rules.allow(kEverywhere);
   rules.replace(kReplaced);
   allow_memory(rules, profile != SandboxProfile::kParse || runs_program);
