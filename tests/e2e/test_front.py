@@ -19,7 +19,7 @@ import http2  # noqa: E402
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 FORGED = "203.0.113.9"
-STRANGERS_MAX = 64  # connections of a stranger's address, as in haproxy.cfg
+STRANGERS_MAX = 32  # connections of a stranger's address, as in haproxy.cfg
 
 
 @unittest.skipUnless(front.program("haproxy"), "haproxy is not installed")
