@@ -41,6 +41,9 @@ namespace {
 constexpr int kCheckThreadsMax = 4;  // the networks of a device check are small
 constexpr int kExecutorThreads = 8;  // this many changes, other than submits, can share a commit
 constexpr size_t kExecutorQueueMax = 1024;
+// The largest specs take some 50 MiB each while they are read and planned: eight threads took more
+// than 500 MiB when 16 clients sent such specs at once.
+constexpr int kPlanningThreads = 2;
 constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;
 constexpr int kTransferThreads = 8;  // files that are written or read concurrently
@@ -147,7 +150,7 @@ struct Daemon::Impl {
                                                      *parts.clock)),
         disk(paths.root(), config.disk_free_bytes_min, parts.free_bytes),
         executor(kExecutorThreads, kExecutorQueueMax),
-        planning(kExecutorThreads, kExecutorQueueMax),
+        planning(kPlanningThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
         transfers(kTransferThreads, kExecutorQueueMax),
         remote_io(serves_remote_workers(config) ? kRemoteThreads : 0, kExecutorQueueMax),
