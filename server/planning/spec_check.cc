@@ -108,15 +108,14 @@ Result<Dataset> find_dataset(const JobScope& scope, const v1::JobSpec& spec) {
                       "there is no dataset " + quoted_value(spec.dataset().name()) +
                           " that is shared with projects/" + scope.project + ".");
   };
-  // A share may be of one version, so the version that the job would use decides.
+  const bool is_own = name.project == scope.project;
+  // Memory is asked before the store, so that not even the time tells whether the dataset exists.
+  if (!is_own && !scope.people.has_shares(name.project, "datasets", name.ref.id)) return unknown();
   Result<Dataset> dataset = scope.store.datasets().find_usable(name.project, name.ref);
-  if (name.project == scope.project) return dataset;
-  if (!dataset.ok()) {
-    const bool absent = dataset.error().reason == "DATASET_NOT_FOUND";
-    if (!absent || scope.may_use(name.project, "datasets", name.ref.id)) return dataset;
-    return unknown();
-  }
-  if (!scope.may_use(name.project, "datasets", dataset->ref().text())) return unknown();
+  if (is_own) return dataset;
+  // A share may be of one version, so the version that the job would use decides.
+  const std::string version = dataset.ok() ? dataset->ref().text() : name.ref.text();
+  if (!scope.may_use(name.project, "datasets", version)) return unknown();
   return dataset;
 }
 
