@@ -123,6 +123,23 @@ TEST_F(StoreUpgrade, EarlierUsageOfOwnersIsCounted) {
   EXPECT_EQ(uses.running.size(), 1u);
 }
 
+TEST_F(StoreUpgrade, OwnersOfEarlierDataAreInTheAudit) {
+  make_older_store(state, 2);
+  {
+    Connection connection(db, Connection::Mode::kReadWrite, 100);
+    connection.execute(
+        "INSERT INTO audit (time_us, caller, address, action, object, result) VALUES"
+        " (1, 'ada', 'unix', 'CreateDataset', 'projects/default/datasets/table@1', 'OK'),"
+        " (2, 'bob', 'unix', 'CreateDataset', 'projects/default/datasets/table@1', 'OK'),"
+        " (3, 'eve', 'unix', 'CreateDataset', 'projects/default/datasets/broken@1', 'DISK_LOW')");
+    connection.execute("UPDATE jobs SET owner = 'carl' WHERE id = 'done-1'");
+  }
+  const std::unique_ptr<Store> store = open_or_die(options);
+  EXPECT_EQ(store->datasets().find("default", {"table"}).value().owner, "ada") << "the first call";
+  EXPECT_EQ(store->datasets().find("default", {"broken"}).value().owner, "") << "nobody is known";
+  EXPECT_EQ(store->models().find("default", "done-1").value().owner, "carl") << "its job's";
+}
+
 TEST_F(StoreUpgrade, ANewStoreAndALaterStartMakeNoCopy) {
   options.copied = [](const SchemaCopy&) { ADD_FAILURE() << "nothing was migrated"; };
   open_or_die(options);
