@@ -156,9 +156,8 @@ struct Daemon::Impl {
         remote_io(serves_remote_workers(config) ? kRemoteThreads : 0, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         worker_files(supervisor, *parts.files, disk),
-        dispatcher(*store, supervisor, *inventory, *parts.files,
-                   {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
-                   *parts.clock, cluster_setup(parts)),
+        dispatcher(*store, supervisor, *inventory, *parts.files, dispatcher_options(), *parts.clock,
+                   cluster_setup(parts)),
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots, *parts.clock,
                parts.ingest_unattended_ms),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
@@ -180,6 +179,15 @@ struct Daemon::Impl {
                                                                     : local_inventory(config));
     *out = inner.get();
     return inner;
+  }
+  DispatcherOptions dispatcher_options() const {
+    DispatcherOptions options{paths, config.threads_per_job, config.time_algorithms,
+                              policy_of(config)};
+    options.project_devices = [this] {
+      const auto lists = people.project_devices();
+      return ProjectDevices(lists.begin(), lists.end());
+    };
+    return options;
   }
   ClusterSetup cluster_setup(const DaemonParts& parts) {
     ClusterSetup setup;
@@ -250,7 +258,7 @@ Status Daemon::Impl::read_drains() {
   ASSIGN_OR_RETURN(const std::vector<DeviceDrain> stored, store->drains().list());
   std::vector<Drain> drains;
   for (const DeviceDrain& drain : stored) {
-    drains.push_back({drain.device, drain_text(drain), drain.vacate});
+    drains.push_back({drain.device, drain_text(drain, /*with_owner=*/false), drain.vacate});
   }
   drained_devices->set(std::move(drains));
   return {};
@@ -303,6 +311,14 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     dispatcher.devices_changed();
     return {};
   };
+  const auto check_devices = [this](const std::vector<std::string>& list) {
+    std::vector<std::string> known;
+    for (const Device& device : inventory->read().devices) known.push_back(device.name);
+    for (const ClusterConfig& cluster : config.clusters) {
+      known.push_back(std::string(kClusterPrefix) + cluster.name);
+    }
+    return check_list(list, known);
+  };
   services = std::make_unique<PublicServices>(ServiceParts{frame,
                                                            housekeeping_parts,
                                                            backing_up,
@@ -318,7 +334,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
                                                            warnings,
                                                            drains_changed,
                                                            [this] { dispatcher.devices_changed(); },
-                                                           {},
+                                                           check_devices,
                                                            [this] { dispatcher.devices_changed(); },
                                                            parts.clock->wall_us(),
                                                            parts.backup_stall_ms,

@@ -9,6 +9,7 @@
 #include "server/config/log.h"
 #include "server/files/removals.h"
 #include "server/handlers/time_range.h"
+#include "server/handlers/visibility.h"
 #include "server/planning/digest.h"
 #include "server/planning/job_planner.h"
 #include "server/rpc/names.h"
@@ -165,8 +166,25 @@ Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request)
   return to_proto(shown(parts, std::move(job)));
 }
 
-Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
-                                         const v1::ListQueueRequest& request) {
+/// Returns the entry as the caller may see it: of another project's job only its place and times.
+v1::QueuedJob to_proto(const QueuedJob& job, const Visibility& visible) {
+  v1::QueuedJob to;
+  to.set_priority(job.priority);
+  to.set_position(job.position);
+  if (job.start.known()) *to.mutable_start() = to_proto(job.start);
+  if (job.end.known()) *to.mutable_end() = to_proto(job.end);
+  to.set_device(job.device);
+  to.set_other_project(!visible.sees(job.project));
+  if (to.other_project()) return to;
+  to.set_name(full_name(job.project, Collection::kJobs, job.id));
+  to.set_owner(job.owner);
+  to.set_reason(job.why.reason);
+  to.set_message(job.why.message);
+  return to;
+}
+
+Result<v1::ListQueueResponse> list_queue(const JobParts& parts, const v1::ListQueueRequest& request,
+                                         const CallInfo& call) {
   if (const Result<std::string> project = parse_parent(request.parent()); !project.ok()) {
     return project.error();
   }
@@ -186,18 +204,8 @@ Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
       parts.dispatcher.queue(static_cast<size_t>(count), asked ? asked->uid : "");
   v1::ListQueueResponse response;
   response.set_waiting(view.waiting);
-  for (const QueuedJob& job : view.jobs) {
-    v1::QueuedJob& to = *response.add_jobs();
-    to.set_name(full_name(job.project, Collection::kJobs, job.id));
-    to.set_owner(job.owner);
-    to.set_priority(job.priority);
-    to.set_position(job.position);
-    if (job.start.known()) *to.mutable_start() = to_proto(job.start);
-    if (job.end.known()) *to.mutable_end() = to_proto(job.end);
-    to.set_device(job.device);
-    to.set_reason(job.why.reason);
-    to.set_message(job.why.message);
-  }
+  const Visibility visible(parts.people, call.principal);
+  for (const QueuedJob& job : view.jobs) *response.add_jobs() = to_proto(job, visible);
   // A job that waits for other jobs is not in the queue yet.
   if (asked && view.jobs.empty() && asked->state == JobState::kQueued) {
     v1::QueuedJob& to = *response.add_jobs();

@@ -6,6 +6,7 @@
 
 #include "server/config/log.h"
 #include "server/handlers/time_range.h"
+#include "server/handlers/visibility.h"
 #include "server/inventory/drained_inventory.h"
 #include "server/processes/process.h"
 #include "server/rpc/listener.h"
@@ -18,8 +19,9 @@
 
 namespace trainyard::server {
 
-std::string drain_text(const DeviceDrain& drain) {
-  return "Drained by " + drain.owner + (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
+std::string drain_text(const DeviceDrain& drain, bool with_owner) {
+  return "Drained by " + (with_owner ? drain.owner : "an operator") +
+         (drain.reason.empty() ? "" : ": " + drain.reason) + ".";
 }
 
 namespace {
@@ -28,10 +30,10 @@ constexpr const char* kCpuName = "devices/cpu";
 constexpr size_t kReasonMax = 256;
 constexpr size_t kNamesShownMax = 16;
 
-v1::DeviceDrain to_proto(const DeviceDrain& drain) {
+v1::DeviceDrain to_proto(const DeviceDrain& drain, const Visibility& visible) {
   v1::DeviceDrain out;
   out.set_reason(drain.reason);
-  out.set_owner(drain.owner);
+  if (visible.sees_all()) out.set_owner(drain.owner);
   *out.mutable_time() = to_timestamp(drain.time_us);
   out.set_vacate(drain.vacate);
   return out;
@@ -89,7 +91,32 @@ Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetSe
   return info;
 }
 
-void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesResponse& response) {
+/// Takes the names out of the outcomes of jobs that the caller may not see.
+void hide_jobs(const Visibility& visible, v1::DeviceForecasts& forecasts) {
+  for (v1::ForecastOutcome& outcome : *forecasts.mutable_newest()) {
+    if (visible.sees_name(outcome.job())) continue;
+    outcome.clear_job();
+    outcome.set_other_project(true);
+  }
+}
+
+v1::ClusterJob to_proto(const ClusterSight& sight, const Visibility& visible) {
+  v1::ClusterJob job;
+  job.set_granted(sight.granted);
+  if (!sight.granted && sight.start_estimate_us > 0) {
+    *job.mutable_start_time() = to_timestamp(sight.start_estimate_us);
+  }
+  job.set_other_project(!visible.sees(sight.project));
+  if (job.other_project()) return job;
+  job.set_job(sight.job);
+  job.set_handle(sight.handle);
+  job.set_nodes(sight.nodes);
+  job.set_reason(sight.granted ? "" : sight.reason);
+  return job;
+}
+
+void add_clusters(const SystemParts& parts, bool forecasts, const Visibility& visible,
+                  v1::ListDevicesResponse& response) {
   const Clusters& clusters = parts.dispatcher.clusters();
   for (const ClusterConfig& config : parts.config.clusters) {
     v1::Cluster& out = *response.add_clusters();
@@ -107,16 +134,9 @@ void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesRespo
     out.set_gpu_type(config.gpu_type);
     out.set_waiting_max(config.waiting_max);
     parts.cluster_rates.describe(forecasts, out);
+    if (out.has_forecasts()) hide_jobs(visible, *out.mutable_forecasts());
     for (const ClusterSight& sight : clusters.sights(config.name)) {
-      v1::ClusterJob& job = *out.add_jobs();
-      job.set_job(sight.job);
-      job.set_handle(sight.handle);
-      job.set_granted(sight.granted);
-      job.set_nodes(sight.nodes);
-      job.set_reason(sight.granted ? "" : sight.reason);
-      if (!sight.granted && sight.start_estimate_us > 0) {
-        *job.mutable_start_time() = to_timestamp(sight.start_estimate_us);
-      }
+      *out.add_jobs() = to_proto(sight, visible);
     }
   }
 }
@@ -128,8 +148,43 @@ int64_t measured_bytes(const SystemParts& parts, const Job& job) {
   return resident_bytes(attempt->pid, attempt->process_start);
 }
 
-Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
-                                             const v1::ListDevicesRequest& request) {
+/// Returns the job's use of a device on which it runs, as the caller may see it.
+v1::DeviceUse use_of(const SystemParts& parts, const Job& job, const Device& device,
+                     const DeviceView& view, const Visibility& visible) {
+  v1::DeviceUse use;
+  use.set_other_project(!visible.sees(job.project));
+  if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(parts, job));
+  if (!use.other_project()) {
+    use.set_job(job.name());
+    if (job.state == JobState::kRunning) {
+      const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
+                                          parts.dispatcher.jobs_sharing_devices(job.uid));
+      use.set_forecast_share(pace.forecast_share);
+      use.set_bound_share(pace.bound_share);
+      use.set_held_back_by(pace.held_back_by);
+    }
+  }
+  const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
+  if (placed == view.jobs.end()) return use;
+  use.set_planned_bytes(placed->bytes + device.overhead_bytes);
+  if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
+  if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
+  return use;
+}
+
+void add_project_devices(const SystemParts& parts, const Visibility& visible,
+                         v1::ListDevicesResponse& response) {
+  for (const auto& [project, list] : parts.people.project_devices()) {
+    if (list.empty() || !visible.sees(project)) continue;
+    v1::ProjectDevices& out = *response.add_project_devices();
+    out.set_project("projects/" + project);
+    out.mutable_devices()->Assign(list.begin(), list.end());
+  }
+}
+
+Result<v1::ListDevicesResponse> list_visible(const SystemParts& parts,
+                                             const v1::ListDevicesRequest& request,
+                                             const Visibility& visible) {
   const Devices devices = parts.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<Job> jobs, parts.store.jobs().list_active());
   const std::vector<DeviceView> views = parts.dispatcher.devices(devices.devices);
@@ -144,30 +199,21 @@ Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
     for (const Job& job : jobs) {
       const bool holds = std::ranges::find(job.devices, device.name) != job.devices.end();
       if (!holds) continue;
-      out.add_jobs(job.name());
-      v1::DeviceUse& use = *out.add_uses();
-      use.set_job(job.name());
-      if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(parts, job));
-      if (job.state == JobState::kRunning) {
-        const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
-                                            parts.dispatcher.jobs_sharing_devices(job.uid));
-        use.set_forecast_share(pace.forecast_share);
-        use.set_bound_share(pace.bound_share);
-        use.set_held_back_by(pace.held_back_by);
-      }
-      const auto placed = std::ranges::find(view.jobs, job.uid, &PlacedJob::uid);
-      if (placed == view.jobs.end()) continue;
-      use.set_planned_bytes(placed->bytes + device.overhead_bytes);
-      if (device.kind == DeviceKind::kCpu) use.set_threads(placed->threads);
-      if (placed->end.known()) *use.mutable_end() = to_proto(placed->end);
+      *out.add_uses() = use_of(parts, job, device, view, visible);
+      if (visible.sees(job.project)) out.add_jobs(job.name());
     }
-    if (request.forecasts()) *out.mutable_forecasts() = parts.forecaster.describe(device);
+    if (request.forecasts()) {
+      *out.mutable_forecasts() = parts.forecaster.describe(device);
+      hide_jobs(visible, *out.mutable_forecasts());
+    }
     const auto drain = std::ranges::find(drains, drain_key(device), &DeviceDrain::device);
     if (drain == drains.end()) continue;
-    *out.mutable_drain() = to_proto(*drain);
+    *out.mutable_drain() = to_proto(*drain, visible);
+    out.set_reason(drain_text(*drain, visible.sees_all()));
     drains.erase(drain);
   }
-  add_clusters(parts, request.forecasts(), response);
+  add_clusters(parts, request.forecasts(), visible, response);
+  add_project_devices(parts, visible, response);
   // Absent devices, which stay drained until they come back.
   for (const DeviceDrain& drain : drains) {
     v1::Device& out = *response.add_devices();
@@ -175,14 +221,21 @@ Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
     out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
     out.set_model(drain.model);
     out.set_health(v1::Device::UNKNOWN);
-    out.set_reason("The device is absent. " + drain_text(drain));
-    *out.mutable_drain() = to_proto(drain);
+    out.set_reason("The device is absent. " + drain_text(drain, visible.sees_all()));
+    *out.mutable_drain() = to_proto(drain, visible);
   }
   return response;
 }
 
-Result<v1::Device> get_device(const SystemParts& parts, const std::string& name) {
-  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, list_devices(parts, {}));
+Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
+                                             const v1::ListDevicesRequest& request,
+                                             const CallInfo& call) {
+  return list_visible(parts, request, {parts.people, call.principal});
+}
+
+Result<v1::Device> get_device(const SystemParts& parts, const std::string& name,
+                              const CallInfo& call) {
+  ASSIGN_OR_RETURN(const v1::ListDevicesResponse list, list_devices(parts, {}, call));
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) {
     if (device.name() == name) return device;
@@ -218,7 +271,7 @@ Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceR
         "FIELD_OUT_OF_RANGE", "reason",
         std::to_string(reason.size()) + " bytes, expected at most 256 without control characters");
   }
-  ASSIGN_OR_RETURN(const v1::Device known, get_device(parts, request.name()));
+  ASSIGN_OR_RETURN(const v1::Device known, get_device(parts, request.name(), call));
   DeviceDrain drain;
   drain.name = known.name();
   drain.model = known.model();
@@ -230,12 +283,13 @@ Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceR
   if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
                kv("owner", call.principal.person), drain.vacate, kv("reason", reason));
-  return get_device(parts, request.name());
+  return get_device(parts, request.name(), call);
 }
 
-Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDeviceRequest& request) {
+Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDeviceRequest& request,
+                                 const CallInfo& call) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
-  ASSIGN_OR_RETURN(v1::Device known, get_device(parts, request.name()));
+  ASSIGN_OR_RETURN(v1::Device known, get_device(parts, request.name(), call));
   // The name may occur twice: for the device that has it now, and for one that is absent.
   const Devices devices = parts.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts.store.drains().list());
@@ -249,7 +303,7 @@ Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDevic
   if (!drained) return known;
   if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_resumed {}", kv("device", known.name()));
-  Result<v1::Device> device = get_device(parts, request.name());
+  Result<v1::Device> device = get_device(parts, request.name(), call);
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
   known.clear_drain();  // the device was absent
   known.set_reason("The device is absent.");

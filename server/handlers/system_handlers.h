@@ -18,8 +18,9 @@
 
 namespace trainyard::server {
 
-/// Returns why nothing starts on the device, such as "Drained by alice: a new fan."
-std::string drain_text(const DeviceDrain& drain);
+/// Returns why nothing starts on the device, such as "Drained by alice: a new fan.", or "Drained by
+/// an operator: a new fan." for everyone but operators.
+std::string drain_text(const DeviceDrain& drain, bool with_owner);
 
 /// The parts of the daemon that the handlers use. They and this struct must outlive the service.
 struct SystemParts {

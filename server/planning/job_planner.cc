@@ -8,10 +8,12 @@
 #include "proto/convert/resources.h"
 #include "proto/convert/run.h"
 #include "proto/convert/spec.h"
+#include "server/people/people.h"
 #include "server/planning/cluster_devices.h"
 #include "server/planning/cluster_forecast.h"
 #include "server/planning/spec_check.h"
 #include "server/rpc/status.h"
+#include "server/scheduler/project_devices.h"
 #include "src/base/mutex.h"
 #include "src/base/stop.h"
 #include "src/base/text.h"
@@ -67,10 +69,13 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
-/// Returns the key of a spec that was accepted in a project. No project's name contains a zero
-/// byte.
-std::string accepted_key(const std::string& project, const v1::JobSpec& spec) {
-  return project + '\0' + spec.SerializeAsString();
+/// Returns the key of a spec that was accepted in a project that may use these devices. No name of
+/// a project or a device contains a zero byte.
+std::string accepted_key(const std::string& project, const std::vector<std::string>& devices,
+                         const v1::JobSpec& spec) {
+  std::string key = project + '\0';
+  for (const std::string& device : devices) key += device + '\0';
+  return key + '\0' + spec.SerializeAsString();
 }
 
 /// Returns whether PlanJob replies without the workspace rather than with this error.
@@ -87,13 +92,15 @@ struct JobPlanner::Planned {
   Devices devices;
   PlannedRun run;
   std::vector<const KnownGpu*> compared_gpus = {};  // GPUs with which the CPU is to be compared
+  std::string project = {};
+  ProjectDevices project_devices = {};  // the project's list, if it has one
 
   std::string key() const { return plan_key(job, run.recipe, run.traits); }
 };
 
 std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const std::string& project,
                                                             const v1::JobSpec& spec) {
-  const std::string key = accepted_key(project, spec);
+  const std::string key = accepted_key(project, parts_.people.devices(project), spec);
   const int64_t changes = parts_.store.datasets().changes();
   const int64_t now_us = parts_.clock.steady_us();
   const MutexLock lock(mu_);
@@ -109,13 +116,13 @@ Result<PlannedJob> JobPlanner::plan(const std::string& project, const v1::JobSpe
   // Read the counters before the datasets and the devices, so that a change in the meantime makes
   // the result obsolete.
   const int64_t changes = parts_.store.datasets().changes();
+  std::string key = accepted_key(project, parts_.people.devices(project), spec);
   int64_t devices_time_us = 0;
   {
     const MutexLock lock(mu_);
     devices_time_us = devices_time_us_;
   }
   ASSIGN_OR_RETURN(PlannedJob planned, plan_uncached(project, spec, stop, weights));
-  std::string key = accepted_key(project, spec);
   // Do not cache these: the model may be created or deleted, a share may end, and a job that this
   // one waits for may end.
   if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
@@ -154,12 +161,34 @@ Result<DatasetSchema> JobPlanner::schema_of(const std::string& dataset_digest) c
       "the server cannot read the dataset at the moment: " + parts_.paths.hide(error.message));
 }
 
-Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWeights weights,
-                                                     PlanOptions options,
+Status JobPlanner::limit_devices(Planned& planned) {
+  const std::vector<std::string> list = parts_.people.devices(planned.project);
+  if (list.empty()) return {};
+  planned.project_devices = {{planned.project, list}};
+  if (Status s =
+          check_project_devices(planned.project, list, planned.job.spec.resources(), devices());
+      !s.ok()) {
+    return s;
+  }
+  if (!planned.devices.cluster.empty()) return {};
+  planned.devices =
+      only_allowed(std::move(planned.devices), planned.project, planned.project_devices);
+  const bool has_cpu = std::ranges::any_of(
+      planned.devices.devices, [](const Device& d) { return d.kind == DeviceKind::kCpu; });
+  // Where a project has no CPU, a job for any device is planned for a GPU.
+  DeviceWish& wish = planned.job.job.wish;
+  if (!has_cpu && wish == DeviceWish::kAuto) wish = DeviceWish::kGpu;
+  return {};
+}
+
+Result<JobPlanner::Planned> JobPlanner::plan_checked(const std::string& project, CheckedJob job,
+                                                     StartingWeights weights, PlanOptions options,
                                                      const std::stop_token& stop) {
   Planned planned{std::move(job), {}, {}, {}};
+  planned.project = project;
   ASSIGN_OR_RETURN(planned.schema, schema_of(planned.job.dataset.digest));
   planned.devices = devices_for(planned.job.spec);
+  if (Status s = limit_devices(planned); !s.ok()) return s.error();
   std::optional<StartingTensors> starting;
   if (const auto& model = planned.job.initial_weights) {
     auto tensors = std::make_shared<std::vector<FileTensor>>();
@@ -179,7 +208,7 @@ Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWei
 Result<PlannedJob> JobPlanner::plan_uncached(const std::string& project, const v1::JobSpec& spec,
                                              const std::stop_token& stop, StartingWeights weights) {
   ASSIGN_OR_RETURN(CheckedJob checked, check_job(scope(project), spec, weights, parts_.config));
-  ASSIGN_OR_RETURN(Planned planned, plan_checked(std::move(checked), weights, {}, stop));
+  ASSIGN_OR_RETURN(Planned planned, plan_checked(project, std::move(checked), weights, {}, stop));
   CheckedJob& job = planned.job;
   ASSIGN_OR_RETURN(const MemoryFit fit,
                    judge_memory(machine_for(job, planned.devices), job.job, planned.schema,
@@ -220,7 +249,7 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const std::string& project,
   options.dump = dump_of(request.dump());
   options.all_shardings = request.sharding_plans();
   ASSIGN_OR_RETURN(Planned planned,
-                   plan_checked(std::move(checked), kNeeded, std::move(options), stop));
+                   plan_checked(project, std::move(checked), kNeeded, std::move(options), stop));
   for (int i = 0; i < request.compared_gpus_size(); ++i) {
     const std::string field = "compared_gpus[" + std::to_string(i) + "]";
     ASSIGN_OR_RETURN(const std::vector<const KnownGpu*> gpus,
@@ -390,6 +419,9 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   query.key = key + "/" + std::to_string(query.threads) + "/" +
               std::to_string(static_cast<int>(job.job.wish)) + "/" +
               std::to_string(query.plan_bytes);
+  if (!planned.project_devices.empty()) {
+    for (const Device& device : planned.devices.devices) query.key += "/" + device.name;
+  }
   // The work on each kind of processor, which differs because other passes run over the graph.
   const auto work_on = [&](Processor processor) -> Result<std::shared_ptr<const RunWork>> {
     if (traits.processor == processor) return work;
@@ -409,8 +441,12 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   if (const std::string advice = forecast_advice(forecasts); !advice.empty()) {
     plan.set_device_advice(plan.device_advice() + " " + advice);
   }
-  const ClusterQuestion clusters{parts_.config.clusters, job.spec,        job.threads_named, key,
-                                 query.bytes_on_cpu,     query.plan_bytes};
+  std::vector<ClusterConfig> allowed = parts_.config.clusters;
+  std::erase_if(allowed, [&](const ClusterConfig& cluster) {
+    return !may_use_cluster(planned.project_devices, planned.project, cluster.name);
+  });
+  const ClusterQuestion clusters{allowed, job.spec,           job.threads_named,
+                                 key,     query.bytes_on_cpu, query.plan_bytes};
   ASSIGN_OR_RETURN(const std::string faster,
                    faster_clusters(parts_.cluster_rates, clusters, forecasts, work_on));
   plan.set_device_advice(plan.device_advice() + faster);

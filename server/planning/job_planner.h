@@ -95,8 +95,11 @@ class JobPlanner {
     return {project, parts_.store, parts_.people};
   }
   /// Plans a checked job and writes the choices into it.
-  Result<Planned> plan_checked(CheckedJob job, StartingWeights weights, PlanOptions options,
-                               const std::stop_token& stop);
+  Result<Planned> plan_checked(const std::string& project, CheckedJob job, StartingWeights weights,
+                               PlanOptions options, const std::stop_token& stop);
+  /// Leaves only the devices that the job's project may use. RESOURCES_IMPOSSIBLE if the job could
+  /// never run there.
+  Status limit_devices(Planned& planned);
   Result<PlannedJob> plan_uncached(const std::string& project, const v1::JobSpec& spec,
                                    const std::stop_token& stop, StartingWeights weights);
   Result<Planned> plan_request(const std::string& project, const v1::PlanJobRequest& request,

@@ -108,8 +108,9 @@ Status check_project_devices(std::string_view project, const std::vector<std::st
 
 Devices only_allowed(Devices devices, std::string_view project, const ProjectDevices& lists) {
   if (find_list(lists, project) == nullptr) return devices;
-  std::erase_if(devices.devices,
-                [&](const Device& d) { return !may_use(lists, project, d.name, d.kind); });
+  for (std::vector<Device>* all : {&devices.devices, &devices.too_old}) {
+    std::erase_if(*all, [&](const Device& d) { return !may_use(lists, project, d.name, d.kind); });
+  }
   devices.owner = "the project " + std::string(project);
   return devices;
 }

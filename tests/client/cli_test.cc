@@ -825,13 +825,23 @@ TEST_F(Cli, ServerAndDevicesAndVersion) {
   const std::string devices = run({"device", "list"}).out;
   EXPECT_NE(devices.find("no GPU here"), std::string::npos);
   EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, at 25% of the "
-                         "device's bound, held back by 1 other job on the device), new-1\n"),
+                         "device's bound, held back by 1 other job on the device), new-1, "
+                         "vision/digits-1, held by another project's job (2 MiB planned)\n"),
             std::string::npos)
+      << devices;
+  EXPECT_NE(devices.find("The project vision may use only cpu and all GPUs.\n"), std::string::npos)
       << devices;
   const std::string json = run({"device", "list", "-o", "json"}).out;
   EXPECT_NE(json.find("forecast_share"), std::string::npos) << json;
   EXPECT_EQ(run({"version"}).out.substr(0, 10), "trainyard ");
   EXPECT_EQ(run({"--version"}).code, 0);
+}
+
+TEST_F(Cli, TheQueueShowsOtherProjectsJobsWithoutNames) {
+  const std::string queue = run({"queue"}).out;
+  EXPECT_NE(queue.find("1         digits-1"), std::string::npos) << queue;
+  EXPECT_NE(queue.find("2         another project's job"), std::string::npos) << queue;
+  EXPECT_NE(queue.find("3         vision/digits-1"), std::string::npos) << queue;
 }
 
 TEST_F(Cli, UsageErrorsAreExitCode2AndSuggestTheNearestName) {

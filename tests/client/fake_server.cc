@@ -74,6 +74,19 @@ class Jobs final : public v1::JobService::CallbackService {
     const std::scoped_lock lock(s_.mu);
     return answer(context, submit(*request, job));
   }
+  grpc::ServerUnaryReactor* ListQueue(grpc::CallbackServerContext* context,
+                                      const v1::ListQueueRequest*,
+                                      v1::ListQueueResponse* response) override {
+    for (const char* name :
+         {"projects/default/jobs/digits-1", "", "projects/vision/jobs/digits-1"}) {
+      v1::QueuedJob& job = *response->add_jobs();
+      job.set_name(name);
+      job.set_position(response->jobs_size());
+      job.set_other_project(job.name().empty());
+    }
+    response->set_waiting(3);
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
                                    const v1::GetJobRequest* request, v1::Job* job) override {
     const std::scoped_lock lock(s_.mu);
@@ -686,6 +699,13 @@ class System final : public v1::SystemService::CallbackService {
     slow.set_held_back_by("1 other job on the device");
     cpu->add_uses()->set_job("projects/default/jobs/new-1");  // a job whose speed is not known yet
     cpu->mutable_uses(1)->set_held_back_by("data");
+    cpu->add_uses()->set_job("projects/vision/jobs/digits-1");
+    cpu->add_uses()->set_other_project(true);
+    cpu->mutable_uses(3)->set_planned_bytes(2 << 20);
+    v1::ProjectDevices& limited = *response->add_project_devices();
+    limited.set_project("projects/vision");
+    limited.add_devices("devices/cpu");
+    limited.add_devices("gpu");
     response->set_note("no GPU here");
     return answer(context, grpc::Status::OK);
   }
