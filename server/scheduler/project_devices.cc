@@ -4,7 +4,6 @@
 #include <span>
 
 #include "proto/convert/resources.h"
-#include "server/store/job.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 

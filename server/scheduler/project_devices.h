@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "server/store/job.h"
 #include "src/base/result.h"
 #include "src/planning/devices.h"
-#include "trainyard/v1/job_spec.pb.h"
 
 namespace trainyard::server {
 
