@@ -233,6 +233,7 @@ TEST_F(PeopleTest, ASharedDatasetIsSeenByTheOtherProject) {
   ASSERT_TRUE(stored().create_project("vision").ok());
   for (const char* id : {"digits", "digits-2", "letters"}) {
     NewDataset asked;
+    asked.project = "default";
     asked.id = id;
     asked.digest = sha256_hex(id);
     ASSERT_TRUE(store_->datasets().create(asked).ok());
