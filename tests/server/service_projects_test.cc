@@ -296,7 +296,7 @@ TEST_F(ServiceProjects, AJobWaitsOnlyForJobsOfItsProject) {
 }
 
 /// What people see who are in one project only; "vision" and "secret" have the same objects.
-class ServiceProjectViews : public ServiceAccessTest {
+class ServiceProjectMembers : public ServiceAccessTest {
  protected:
   v1::Model model(const char* caller, const std::string& name) {
     v1::Model model;
@@ -317,7 +317,7 @@ class ServiceProjectViews : public ServiceAccessTest {
   }
 };
 
-TEST_F(ServiceProjectViews, CountsAndListsAreOfTheCallersProjects) {
+TEST_F(ServiceProjectMembers, CountsAndListsAreOfTheCallersProjects) {
   must(as("other"), "SubmitJob",
        "parent: 'projects/secret' job_id: 'waits' " + replaced(kSpec, "$P", "secret"));
   EXPECT_EQ(queued("other"), 1);
@@ -332,7 +332,7 @@ TEST_F(ServiceProjectViews, CountsAndListsAreOfTheCallersProjects) {
             (std::vector<std::string>{"projects/secret", "projects/vision"}));
 }
 
-TEST_F(ServiceProjectViews, ASharedModelTellsNothingElseOfItsProject) {
+TEST_F(ServiceProjectMembers, ASharedModelTellsNothingElseOfItsProject) {
   must(nullptr, "ResumeDevice", "name: 'devices/cpu'");
   must(as("other"), "SubmitJob",
        "parent: 'projects/secret' job_id: 'trained' " + replaced(kSpec, "$P", "secret"));
@@ -360,7 +360,7 @@ TEST_F(ServiceProjectViews, ASharedModelTellsNothingElseOfItsProject) {
   EXPECT_EQ(call(as("member"), "GetModel", "name: '" + name + "'").reason(), "PROJECT_NOT_FOUND");
 }
 
-TEST_F(ServiceProjectViews, OnlyTheOwnerAndMaintainersAddVersionsToADataset) {
+TEST_F(ServiceProjectMembers, OnlyTheOwnerAndMaintainersAddVersionsToADataset) {
   const std::string data = upload_to("vision", "a,species\n1,x\n2,y\n3,x\n4,y\n");
   const std::string request =
       "parent: 'projects/vision' dataset_id: 'iris' spec { sources { role: DATA sha256: '" + data +
