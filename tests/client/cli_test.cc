@@ -824,9 +824,10 @@ TEST_F(Cli, ServerAndDevicesAndVersion) {
   EXPECT_NE(status.out.find("warning: SQLite is \\x1b[31mold"), std::string::npos) << status.out;
   const std::string devices = run({"device", "list"}).out;
   EXPECT_NE(devices.find("no GPU here"), std::string::npos);
-  EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, at 25% of the "
-                         "device's bound, held back by 1 other job on the device), new-1, "
-                         "vision/digits-1, held by another project's job (2 MiB planned)\n"),
+  EXPECT_NE(devices.find(
+                "digits-1 (1 MiB planned, 0.5x as fast as forecast, at 25% of the "
+                "device's bound, held back by 1 other job on the device), new-1, "
+                "projects/vision/jobs/digits-1, held by another project's job (2 MiB planned)\n"),
             std::string::npos)
       << devices;
   EXPECT_NE(devices.find("The project vision may use only cpu and all GPUs.\n"), std::string::npos)
@@ -839,9 +840,9 @@ TEST_F(Cli, ServerAndDevicesAndVersion) {
 
 TEST_F(Cli, TheQueueShowsOtherProjectsJobsWithoutNames) {
   const std::string queue = run({"queue"}).out;
-  EXPECT_NE(queue.find("1         digits-1"), std::string::npos) << queue;
-  EXPECT_NE(queue.find("2         another project's job"), std::string::npos) << queue;
-  EXPECT_NE(queue.find("3         vision/digits-1"), std::string::npos) << queue;
+  EXPECT_NE(queue.find("1  digits-1"), std::string::npos) << queue;
+  EXPECT_NE(queue.find("2  another project's job"), std::string::npos) << queue;
+  EXPECT_NE(queue.find("3  projects/vision/jobs/digits-1"), std::string::npos) << queue;
 }
 
 TEST_F(Cli, UsageErrorsAreExitCode2AndSuggestTheNearestName) {
