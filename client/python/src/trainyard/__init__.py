@@ -15,9 +15,10 @@ import os as _os
 _os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from trainyard import v1
+from trainyard._server_calls import Devices
 from trainyard._upload import Progress
 from trainyard._version import __version__
-from trainyard.client import Client, Devices, upload
+from trainyard.client import Client, upload
 from trainyard.errors import (CallCancelledError, ConflictError, DeadlineExceededError, FieldViolation, InternalError,
                               InvalidArgumentError, JobCancelledError, JobEndedError, JobFailedError, NotAllowedError,
                               NotFoundError, ResourceExhaustedError, TrainyardError, UnavailableError)
