@@ -58,14 +58,6 @@ std::optional<ObjectName> parse_object(std::string_view text) {
   return name;
 }
 
-Error unseen_project(std::string_view field, const std::string& project) {
-  Error e = make_error(ErrorCode::kNotFound, "PROJECT_NOT_FOUND",
-                       std::string(field) + ": there is no project " + project +
-                           ", or you have no role in it; its maintainers can give you one");
-  e.metadata["project"] = project;
-  return e;
-}
-
 /// Returns PERMISSION_DENIED / ROLE_REQUIRED. `text` says what needs the role: "CancelJob", or a
 /// sentence about the object.
 Error project_role_required(ProjectRole needed, ProjectRole held, const std::string& project,
@@ -172,7 +164,7 @@ Status Access::check_name(const Asked& asked, const Principal& principal, Rights
     const bool shared =
         row.need == AccessNeed::kReader &&
         people_.is_shared_with(principal, name->project, name->collection, name->id);
-    return shared ? Status() : unseen_project(row.field, name->project);
+    return shared ? Status() : project_not_found(name->project);
   }
   if (const ProjectRole needed = project_role_of(row.need); rights.role < needed) {
     return project_role_required(needed, rights.role, name->project, std::string(row.method));
@@ -187,7 +179,7 @@ Status Access::check_seen(const AccessRow& row, const std::string& text, const P
   if (!name || (row.operators && rights.server_role >= ServerRole::kOperator)) return {};
   if (people_.role(principal, name->project) != ProjectRole::kNone) return {};
   if (people_.is_shared_with(principal, name->project, name->collection, name->id)) return {};
-  return unseen_project(row.also, name->project);
+  return project_not_found(name->project);
 }
 
 Status Access::check_owner(const Asked& asked, const Principal& principal) const {

@@ -303,8 +303,8 @@ TEST_F(ServiceAccess, ARefusalNamesTheRoleNeededAndTheRoleHeld) {
             "ListAudit needs the role admin on this server, and you are an operator; an admin can "
             "change that");
   EXPECT_EQ(text("stranger", "GetJob", "name: 'projects/vision/jobs/paused'"),
-            "name: there is no project vision, or you have no role in it; its maintainers can give "
-            "you one");
+            "there is no project 'vision', or you are not a member of it; 'trainyard project list' "
+            "shows yours");
   EXPECT_EQ(text("service", "CreateToken", "name: 'mine'"),
             "CreateToken is refused to services that act for a person; owner must call it with a "
             "token of their own");
