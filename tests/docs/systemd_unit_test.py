@@ -15,6 +15,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 UNIT = SOURCE / "docker/trainyardd.service"
+FRONT_UNIT = SOURCE / "packaging/front/trainyard-front.service"
 PROGRAM = pathlib.Path(os.environ.get("TRAINYARD_BIN", SOURCE / "build/release/bin")) / "trainyardd"
 
 # The value of 'systemd-analyze security' of systemd 252. It may only decrease, and
@@ -48,12 +49,12 @@ def analyze(*arguments):
     return done.stdout, done.stderr.strip(), done.returncode
 
 
-def checked(text, program):
+def checked(text, program, name=UNIT.name):
     """Returns systemd's complaints about the unit, checked with a program of this machine instead of the installed
     one."""
     with tempfile.TemporaryDirectory() as folder:
-        unit = pathlib.Path(folder) / UNIT.name
-        unit.write_text(text.replace("/usr/bin/trainyardd", str(program)))
+        unit = pathlib.Path(folder) / name
+        unit.write_text(re.sub("/usr/bin/trainyardd|/usr/sbin/haproxy", str(program), text))
         _, said, code = analyze("verify", "--man=no", str(unit))
         found = [f"verify: {line}" for line in said.splitlines()]
         if code != 0 and not found:
@@ -100,6 +101,7 @@ def main():
     if not skipped:
         program = PROGRAM if built else "/bin/true"
         found += checked(text, program)
+        found += checked(FRONT_UNIT.read_text(), "/bin/true", FRONT_UNIT.name)
         # Planted mistakes must be found, so that a test without complaints means something.
         for old, new in (("KillMode=process", "KilMode=process"), ("OOMPolicy=continue", "OOMPolicy=cont"),
                          ("ProtectSystem=strict", "ProtectSystem=no"), (str(text.split("ExecReload=")[1].split()[0]), "/bin/none")):
