@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/forecast/outcome_history.h"
+#include "server/scheduler/reasons.h"
 #include "src/base/check.h"
 
 namespace trainyard::server {
@@ -108,7 +109,7 @@ std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares
     if (queue == waiting_.end()) return std::nullopt;
     const WaitingJob* waiting = queue->second.find(job.uid);
     if (waiting == nullptr) return std::nullopt;
-    if (auto held = quotas.reason(*waiting, now_us); held && !draining) return held;
+    if (auto held = quota_reason(quotas, *waiting, now_us); held && !draining) return held;
     const std::optional<ClusterState> state = state_of(cluster, draining);
     return cluster_reason(*waiting, state ? &*state : nullptr,
                           cluster_position(queue->second, *waiting, shares, now_us), now_us);
@@ -167,7 +168,7 @@ void ClusterQueue::add_to(QueueView& view, const Shares& shares, const Quotas& q
       job.priority = waiting->priority;
       job.position = position;
       job.device = std::string(kClusterPrefix) + cluster;
-      if (auto held = quotas.reason(*waiting, now_us); held && !draining) {
+      if (auto held = quota_reason(quotas, *waiting, now_us); held && !draining) {
         job.why = std::move(*held);
       } else if (auto why =
                      cluster_reason(*waiting, state ? &*state : nullptr, position - 1, now_us)) {

@@ -93,14 +93,14 @@ Result<v1::Quota> set_quota(const QuotaParts& parts, const v1::SetQuotaRequest& 
   return to_proto({quota, 0});
 }
 
-/// A quota is seen by its person and, if it has none, by all members of its project. Maintainers of
-/// its project and admins see it, too.
+/// A quota of a project is seen by all who see the project, one of a person in it by that person
+/// and the maintainers, and one of a person in all projects by that person. Admins see all.
 bool may_see(const People& people, const Principal& principal, const Quota& quota) {
   if (people.server_role(principal) == ServerRole::kAdmin) return true;
-  if (quota.scope.person == principal.person) return true;
-  if (quota.scope.project.empty()) return false;
+  const bool is_own = quota.scope.person == principal.person;
+  if (quota.scope.project.empty()) return is_own;
   return people.role(principal, quota.scope.project) >=
-         (quota.scope.person.empty() ? ProjectRole::kViewer : ProjectRole::kMaintainer);
+         (is_own || quota.scope.person.empty() ? ProjectRole::kViewer : ProjectRole::kMaintainer);
 }
 
 Result<v1::ListQuotasResponse> list_quotas(const QuotaParts& parts,
@@ -170,14 +170,13 @@ Result<v1::GetUsageResponse> get_usage(const QuotaParts& parts, const v1::GetUsa
   ASSIGN_OR_RETURN(const std::vector<DeviceUse> uses,
                    parts.store.quotas().device_uses(days.first, days.end, now_us));
   const bool sees_all = parts.people.server_role(call.principal) == ServerRole::kAdmin;
-  std::map<std::string, bool> maintains;  // by project
+  std::map<std::string, ProjectRole> roles;  // by project
   const auto is_visible = [&](const DeviceUse& use) {
-    if (sees_all || use.person == call.principal.person) return true;
-    const auto [entry, is_new] = maintains.try_emplace(use.project, false);
-    if (is_new) {
-      entry->second = parts.people.role(call.principal, use.project) == ProjectRole::kMaintainer;
-    }
-    return entry->second;
+    if (sees_all) return true;
+    const auto [entry, is_new] = roles.try_emplace(use.project, ProjectRole::kNone);
+    if (is_new) entry->second = parts.people.role(call.principal, use.project);
+    const bool is_own = use.person == call.principal.person;
+    return entry->second >= (is_own ? ProjectRole::kViewer : ProjectRole::kMaintainer);
   };
   const auto value = [&](v1::GetUsageRequest::Dimension dimension, std::string text) {
     return by.contains(dimension) ? std::move(text) : std::string();

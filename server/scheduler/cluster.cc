@@ -59,14 +59,15 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
   size_t held = 0;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
     if (!may_use_cluster(cluster.project_devices, job.project, cluster.name)) return true;
-    if (const DeviceQuota* const quota = decisions.waits.quotas.find_exceeded(job)) {
-      const int64_t frees_us = Quotas::frees_us(*quota, job);
-      if (quota->kind == QuotaKind::kDeviceHours && frees_us != kUnlimited) {
-        decisions.wake_time_us = std::min(decisions.wake_time_us.value_or(frees_us), frees_us);
+    const QuotaNeed need = job.quota_need();
+    if (const DeviceQuota* const quota = decisions.waits.quotas.find_exceeded(need)) {
+      const std::optional<int64_t> frees_us = Quotas::frees_us(*quota, need);
+      if (quota->kind == QuotaKind::kDeviceHours && frees_us) {
+        decisions.wake_time_us = std::min(decisions.wake_time_us.value_or(kUnlimited), *frees_us);
       }
       return ++held < kClusterPositionsMax;
     }
-    decisions.waits.quotas.charge(job);
+    decisions.waits.quotas.charge(need);
     decisions.starts.push_back(
         {job.uid,
          {std::string(kClusterPrefix) + cluster.name},

@@ -109,12 +109,12 @@ bool SchedulingPass::has_old_process(const WaitingJob& job) const {
 bool SchedulingPass::skip_exceeded(Head& head) {
   if (quotas_.empty()) return true;
   for (int seen = 0; seen < kMissesMax; ++seen) {
-    const DeviceQuota* const quota = quotas_.find_exceeded(head.first());
+    const QuotaNeed need = head.first().quota_need();
+    const DeviceQuota* const quota = quotas_.find_exceeded(need);
     if (quota == nullptr) return true;
-    const int64_t frees_us = Quotas::frees_us(*quota, head.first());
     if (quota->kind == QuotaKind::kDevices) return false;  // a job's end starts a pass anyway
-    if (frees_us != kUnlimited) {
-      decisions_.wake_time_us = std::min(decisions_.wake_time_us.value_or(frees_us), frees_us);
+    if (const std::optional<int64_t> frees_us = Quotas::frees_us(*quota, need)) {
+      decisions_.wake_time_us = std::min(decisions_.wake_time_us.value_or(kUnlimited), *frees_us);
     }
     head.advance();
     if (!skip_retry_pauses(head)) return false;
@@ -247,7 +247,7 @@ bool SchedulingPass::start(const WaitingJob& job, const Pick& pick, const Room::
   StartDecision start{job.uid, {}, choice.reason, choice.message};
   for (const Fleet::Index i : found.devices) start.devices.push_back(fleet().device(i).name);
   room_.take(job, found.devices);
-  quotas_.charge(job);
+  quotas_.charge(job.quota_need());
   order_.charge(job.owner, found.devices.size());
   decisions_.starts.push_back(std::move(start));
   started_.push_back(&job);

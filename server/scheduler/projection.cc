@@ -242,7 +242,7 @@ std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Sha
   std::vector<bool> held(jobs.size());
   for (size_t j = 0; j < jobs.size(); ++j) {
     projected[j].uid = jobs[j]->uid;
-    held[j] = quotas.find_exceeded(*jobs[j]) != nullptr;
+    held[j] = quotas.find_exceeded(jobs[j]->quota_need()) != nullptr;
   }
   for (const Field field : {&Range::low_us, &Range::likely_us, &Range::high_us}) {
     Future future(fleet, field, now_us);

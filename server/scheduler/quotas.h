@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,14 @@
 
 namespace trainyard::server {
 
-struct WaitingJob;
-struct WaitReason;
+/// What a waiting job needs of quotas. The names must outlive it.
+struct QuotaNeed {
+  std::string_view project;
+  std::string_view person;
+  int64_t devices = 1;
+  int64_t device_us = 0;  // likely time times devices; 0: unknown
+  int64_t of(QuotaKind kind) const { return kind == QuotaKind::kDevices ? devices : device_us; }
+};
 
 class Quotas {
  public:
@@ -25,15 +32,12 @@ class Quotas {
   bool empty() const { return quotas_.empty(); }
   /// Returns a quota that does not allow the job to start now; null if all do. Of several it is one
   /// of kDevices, because that holds back all jobs that ask for as many devices.
-  const DeviceQuota* find_exceeded(const WaitingJob& job) const;
+  const DeviceQuota* find_exceeded(const QuotaNeed& need) const;
   /// Adds a job that starts to the use of its quotas.
-  void charge(const WaitingJob& job);
+  void charge(const QuotaNeed& need);
   /// Returns when `quota`, which holds the job back, has room for it by the ends that are known;
-  /// kUnlimited if they are not enough.
-  static int64_t frees_us(const DeviceQuota& quota, const WaitingJob& job);
-  /// Returns why the job waits: QUOTA_DEVICES or QUOTA_DEVICE_HOURS. Nothing if no quota holds it
-  /// back.
-  std::optional<WaitReason> reason(const WaitingJob& job, int64_t now_us) const;
+  /// nothing if they are not enough.
+  static std::optional<int64_t> frees_us(const DeviceQuota& quota, const QuotaNeed& need);
 
  private:
   std::vector<DeviceQuota> quotas_;

@@ -1,6 +1,7 @@
 #include "server/scheduler/reasons.h"
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -369,6 +370,14 @@ WaitReason complete(WaitReason why, DeviceKind kind, const WaitingJob& job, cons
   return why;
 }
 
+std::string utc_text(int64_t time_us) {
+  const std::time_t seconds = time_us / 1'000'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts)};
+}
+
 }  // namespace
 
 std::string about(int64_t us) {
@@ -440,6 +449,35 @@ WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const Waiti
   return reason;
 }
 
+std::optional<WaitReason> quota_reason(const Quotas& quotas, const WaitingJob& job,
+                                       int64_t now_us) {
+  const QuotaNeed need = job.quota_need();
+  const DeviceQuota* const quota = quotas.find_exceeded(need);
+  if (quota == nullptr) return std::nullopt;
+  const int64_t needed = need.of(quota->kind);
+  const std::optional<int64_t> frees_us = Quotas::frees_us(*quota, need);
+  const std::string of = quota->scope.text() + ", which is " + amount_text(quota->kind, quota->max);
+  const std::string used = amount_text(quota->kind, quota->used);
+  if (quota->kind == QuotaKind::kDevices) {
+    std::string message = "Waits for the quota devices of " + of + " at once: " + used +
+                          (quota->used == 1 ? " is" : " are") + " in use, and the job needs " +
+                          std::to_string(needed) + ".";
+    if (needed > quota->max) {
+      message += " It cannot start unless the quota is raised.";
+    } else if (frees_us) {
+      message += " By forecast enough are free in " + about(*frees_us - now_us) + ".";
+    }
+    return WaitReason{"QUOTA_DEVICES", message};
+  }
+  std::string message = "Waits for the quota device_hours of " + of + " in " +
+                        std::to_string(kQuotaDays) + " days: " + used + " are used or reserved";
+  message +=
+      needed > 0 ? ", and the job needs about " + amount_text(quota->kind, needed) + "." : ".";
+  message += frees_us ? " Enough of them are older than that at " + utc_text(*frees_us) + "."
+                      : " It cannot start unless the quota is raised.";
+  return WaitReason{"QUOTA_DEVICE_HOURS", message};
+}
+
 std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fleet,
                                             const Policy& policy, std::string_view uid,
                                             int64_t now_us) const {
@@ -455,7 +493,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
-  if (auto held = quotas.reason(*job, now_us)) return held;
+  if (auto held = quota_reason(quotas, *job, now_us)) return held;
   const int64_t line = queue.line_of(uid);
   const auto found = std::ranges::find(lines, line, &Blocked::line);
   if (found != lines.end())

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "server/scheduler/fleet.h"
@@ -31,5 +32,9 @@ std::string about(int64_t us);
 /// computed.
 WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,
                      const Fleet& fleet, const Policy& policy, int64_t now_us);
+
+/// Returns why a quota holds the job back: QUOTA_DEVICES or QUOTA_DEVICE_HOURS. Nothing if none
+/// does.
+std::optional<WaitReason> quota_reason(const Quotas& quotas, const WaitingJob& job, int64_t now_us);
 
 }  // namespace trainyard::server

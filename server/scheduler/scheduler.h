@@ -116,6 +116,8 @@ struct WaitingJob {
   int64_t upper_rest_us(DeviceKind kind) const {
     return on(kind).rest.known() ? on(kind).rest.high_us : rest_max_us;
   }
+  /// Returns what the job needs of quotas; an auto job counts with its shorter forecast.
+  QuotaNeed quota_need() const;
 };
 
 /// A job on its devices: it is STARTING or RUNNING, or it has ended but its process still exists.

@@ -40,6 +40,16 @@ int64_t rest_max_of(const JobBrief& job) {
 
 }  // namespace
 
+QuotaNeed WaitingJob::quota_need() const {
+  int64_t most_us = rest_max_us;
+  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kGpu}) {
+    const DeviceWish other = kind == DeviceKind::kCpu ? DeviceWish::kGpu : DeviceWish::kCpu;
+    if (asked.wish == other || !on(kind).rest.known()) continue;
+    most_us = std::min(most_us, on(kind).rest.likely_us);
+  }
+  return {project, owner, device_count, most_us == kUnlimited ? 0 : most_us * device_count};
+}
+
 Range bounded(Range range, int64_t most_us) {
   for (int64_t* us : {&range.low_us, &range.likely_us, &range.high_us}) {
     *us = std::min(*us, most_us);

@@ -112,6 +112,16 @@ std::vector<Quota> find_quotas(Connection& db, QuotaKind kind, std::string_view 
   return quotas;
 }
 
+std::vector<DeviceQuota> read_device_quotas(Connection& db, int64_t now_us) {
+  std::vector<DeviceQuota> quotas;
+  for (const Quota& quota : read_quotas(db)) {
+    if (quota.kind == QuotaKind::kDevices || quota.kind == QuotaKind::kDeviceHours) {
+      quotas.push_back(device_quota_of(db, quota, now_us));
+    }
+  }
+  return quotas;
+}
+
 int64_t used_of(Connection& db, const Quota& quota, int64_t now_us) {
   switch (quota.kind) {
     case QuotaKind::kQueuedJobs:

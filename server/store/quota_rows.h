@@ -22,6 +22,8 @@ std::vector<Quota> read_quotas(Connection& db);
 std::vector<Quota> find_quotas(Connection& db, QuotaKind kind, std::string_view project,
                                std::string_view person);
 
+/// Returns the quotas of kDevices and kDeviceHours with what is used of them.
+std::vector<DeviceQuota> read_device_quotas(Connection& db, int64_t now_us);
 /// Returns how much of the quota is used: device time in microseconds for kDeviceHours, 0 for
 /// kModelCalls.
 int64_t used_of(Connection& db, const Quota& quota, int64_t now_us);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "server/store/owner_uses.h"
-#include "server/store/quota_rows.h"
 
 namespace trainyard::server {
 namespace {
@@ -230,16 +229,6 @@ std::vector<DeviceUse> read_device_uses(Connection& db, int64_t first_day, int64
 DeviceQuota device_quota_of(Connection& db, const Quota& quota, int64_t now_us) {
   return quota.kind == QuotaKind::kDevices ? devices_of(db, quota, now_us)
                                            : hours_of(db, quota, now_us);
-}
-
-std::vector<DeviceQuota> read_device_quotas(Connection& db, int64_t now_us) {
-  std::vector<DeviceQuota> quotas;
-  for (const Quota& quota : read_quotas(db)) {
-    if (quota.kind == QuotaKind::kDevices || quota.kind == QuotaKind::kDeviceHours) {
-      quotas.push_back(device_quota_of(db, quota, now_us));
-    }
-  }
-  return quotas;
 }
 
 }  // namespace trainyard::server

@@ -55,7 +55,5 @@ std::vector<DeviceUse> read_device_uses(Connection& db, int64_t first_day, int64
 
 /// Returns what is used of a quota of kDevices or kDeviceHours.
 DeviceQuota device_quota_of(Connection& db, const Quota& quota, int64_t now_us);
-/// Returns the quotas of kDevices and kDeviceHours with what is used of them.
-std::vector<DeviceQuota> read_device_quotas(Connection& db, int64_t now_us);
 
 }  // namespace trainyard::server
