@@ -180,7 +180,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     pace_ = std::jthread([this](const std::stop_token& stop) { watch_pace(stop); });
     ASSIGN_OR_RETURN(backup_, StagedBackup::begin(source_.paths));
     warnings_ = backup_->warnings();
-    spdlog::info("event=backup_started commit={}", backup_->commit());
+    spdlog::info("event=backup_started commit={} {}", backup_->commit(),
+                 kv("caller", caller_.text()));
     return {};
   }
 

@@ -134,8 +134,8 @@ Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
   }
   ASSIGN_OR_RETURN(const CreatedDataset created, parts.store.datasets().create(std::move(dataset)));
   if (created.start_ingest) {
-    spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
-                 created.dataset.digest);
+    spdlog::info("event=ingest_queued {} digest={} {}", kv("dataset", created.dataset.name()),
+                 created.dataset.digest, kv("caller", caller.text()));
     parts.ingest.enqueue(created.dataset, caller.person, stamps);
   }
   return to_proto(created.dataset);
@@ -188,7 +188,8 @@ Result<v1::ListDatasetsResponse> list_datasets(const DatasetParts& parts,
   return response;
 }
 
-Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest& request) {
+Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest& request,
+                      const CallInfo& call) {
   ASSIGN_OR_RETURN(const DatasetName name, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
                    parts.store.datasets().remove(name.project, name.ref));
@@ -201,7 +202,8 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
   }
   for (const Dataset& dataset : removed.datasets) {
     if (dataset.state == v1::Dataset::INGESTING) parts.ingest.cancel(dataset.digest);
-    spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
+    spdlog::info("event=dataset_deleted {} {}", kv("dataset", dataset.name()),
+                 kv("caller", call.principal.text()));
   }
   parts.uploads.collect();
   // The store has ended its shares.

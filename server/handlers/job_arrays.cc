@@ -118,34 +118,36 @@ Result<v1::ListArraysResponse> list_arrays(const JobParts& parts,
 }
 
 void steer_array(const JobParts& parts, const std::string& array_name, Steering steering,
-                 Done<v1::JobArray> done) {
+                 const CallInfo& call, Done<v1::JobArray> done) {
   Result<ResourceName> name = parse_name(Collection::kArrays, "name", array_name);
   if (!name.ok()) return done(std::move(name).error());
   const char* const event = steering == Steering::kCancel  ? "array_cancel_requested"
                             : steering == Steering::kPause ? "array_pause_requested"
                                                            : "array_resumed";
-  parts.store.arrays().steer(name->project, name->id, steering,
-                             [event, done = std::move(done)](Result<JobArray> array) {
-                               if (!array.ok()) return done(std::move(array).error());
-                               spdlog::info("event={} {}", event, kv("array", array->name()));
-                               done(to_proto(*std::move(array)));
-                             });
+  parts.store.arrays().steer(
+      name->project, name->id, steering,
+      [event, caller = call.principal.text(), done = std::move(done)](Result<JobArray> array) {
+        if (!array.ok()) return done(std::move(array).error());
+        spdlog::info("event={} {} {}", event, kv("array", array->name()), kv("caller", caller));
+        done(to_proto(*std::move(array)));
+      });
 }
 
 void cancel_array(const JobParts& parts, const v1::CancelArrayRequest& request,
-                  Done<v1::JobArray> done) {
-  steer_array(parts, request.name(), Steering::kCancel, std::move(done));
+                  const CallInfo& call, Done<v1::JobArray> done) {
+  steer_array(parts, request.name(), Steering::kCancel, call, std::move(done));
 }
-void pause_array(const JobParts& parts, const v1::PauseArrayRequest& request,
+void pause_array(const JobParts& parts, const v1::PauseArrayRequest& request, const CallInfo& call,
                  Done<v1::JobArray> done) {
-  steer_array(parts, request.name(), Steering::kPause, std::move(done));
+  steer_array(parts, request.name(), Steering::kPause, call, std::move(done));
 }
 void resume_array(const JobParts& parts, const v1::ResumeArrayRequest& request,
-                  Done<v1::JobArray> done) {
-  steer_array(parts, request.name(), Steering::kResume, std::move(done));
+                  const CallInfo& call, Done<v1::JobArray> done) {
+  steer_array(parts, request.name(), Steering::kResume, call, std::move(done));
 }
 
-Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request) {
+Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request,
+                    const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name,
                    parse_name(Collection::kArrays, "name", request.name()));
   for (bool all = false; !all;) {
@@ -166,7 +168,8 @@ Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request
     }
     if (Status s = parts.store.removals().forget_all(std::move(gone)); !s.ok()) return s;
   }
-  spdlog::info("event=array_deleted {}", kv("array", request.name()));
+  spdlog::info("event=array_deleted {} {}", kv("array", request.name()),
+               kv("caller", call.principal.text()));
   return {};
 }
 

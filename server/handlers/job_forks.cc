@@ -253,9 +253,9 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
     (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + start->uid);
   }
   if (!stored.ok()) return stored.error();
-  spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",
+  spdlog::info("event={} {} uid={} {} step={} {}", asked.retries ? "job_retried" : "job_forked",
                kv("job", stored->name()), stored->uid, kv("parent", parent.name()),
-               stored->origin.step());
+               stored->origin.step(), kv("owner", stored->owner));
   return to_proto(*stored);
 }
 

@@ -270,26 +270,30 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
   return response;
 }
 
-Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& request) {
+Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& request,
+                           const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_cancel(name.project, name.id));
-  spdlog::info("event=job_cancel_requested {} {}", kv("job", job.name()),
-               kv("state", name_of(job.state)));
+  spdlog::info("event=job_cancel_requested {} {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)), kv("caller", call.principal.text()));
   return to_proto(job);
 }
 
-Result<v1::Job> pause_job(const JobParts& parts, const v1::PauseJobRequest& request) {
+Result<v1::Job> pause_job(const JobParts& parts, const v1::PauseJobRequest& request,
+                          const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_pause(name.project, name.id));
-  spdlog::info("event=job_pause_requested {} {}", kv("job", job.name()),
-               kv("state", name_of(job.state)));
+  spdlog::info("event=job_pause_requested {} {} {}", kv("job", job.name()),
+               kv("state", name_of(job.state)), kv("caller", call.principal.text()));
   return to_proto(job);
 }
 
-Result<v1::Job> resume_job(const JobParts& parts, const v1::ResumeJobRequest& request) {
+Result<v1::Job> resume_job(const JobParts& parts, const v1::ResumeJobRequest& request,
+                           const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().resume(name.project, name.id));
-  spdlog::info("event=job_resumed {} {}", kv("job", job.name()), kv("state", name_of(job.state)));
+  spdlog::info("event=job_resumed {} {} {}", kv("job", job.name()), kv("state", name_of(job.state)),
+               kv("caller", call.principal.text()));
   return to_proto(parts.dispatcher.explained(job));
 }
 
@@ -308,11 +312,13 @@ Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriority
   }
   ASSIGN_OR_RETURN(const Job job,
                    parts.store.jobs().set_priority(name.project, name.id, request.priority()));
-  spdlog::info("event=job_priority_set {} priority={}", kv("job", job.name()), job.priority);
+  spdlog::info("event=job_priority_set {} priority={} {}", kv("job", job.name()), job.priority,
+               kv("caller", call.principal.text()));
   return to_proto(parts.dispatcher.explained(job));
 }
 
-Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
+Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request,
+                  const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(name.project, name.id));
   if (Status s = remove_noted(parts.store, parts.files, parts.paths, "jobs/" + job.uid); !s.ok()) {
@@ -320,7 +326,8 @@ Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
     spdlog::warn("event=files_not_deleted {} {}", kv("job", job.name()),
                  kv("message", s.error().message));
   }
-  spdlog::info("event=job_deleted {}", kv("job", job.name()));
+  spdlog::info("event=job_deleted {} {}", kv("job", job.name()),
+               kv("caller", call.principal.text()));
   return {};
 }
 

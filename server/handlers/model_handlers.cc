@@ -87,7 +87,8 @@ void store_model(const ModelParts& parts, NewWeights weights, const Done<v1::Mod
       }
     }
     if (!model.ok()) return done(model.error());
-    spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
+    spdlog::info("event=model_created {} digest={} {}", kv("model", model->name()), model->digest,
+                 kv("owner", model->owner));
     done(to_proto(*model));
   });
 }
@@ -209,7 +210,8 @@ void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request, const
   parts.predict.evaluate({model->job_uid, model->size_bytes}, *dataset, request, std::move(done));
 }
 
-Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& request) {
+Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& request,
+                    const CallInfo& call) {
   ASSIGN_OR_RETURN(const ResourceName name,
                    parse_name(Collection::kModels, "name", request.name()));
   ASSIGN_OR_RETURN(const Model model, parts.store.models().remove(name.project, name.id));
@@ -223,7 +225,8 @@ Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& reque
     spdlog::warn("event=files_not_deleted {} {}", kv("model", model.name()),
                  kv("message", s.error().message));
   }
-  spdlog::info("event=model_deleted {}", kv("model", model.name()));
+  spdlog::info("event=model_deleted {} {}", kv("model", model.name()),
+               kv("caller", call.principal.text()));
   // The store has ended its shares.
   if (parts.people.has_shares(name.project, "models", name.id)) {
     (void)parts.people.reload();

@@ -282,7 +282,7 @@ Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceR
   if (Status s = parts.store.drains().put(drain); !s.ok()) return s.error();
   if (Status s = parts.drains_changed(); !s.ok()) return s.error();
   spdlog::info("event=device_drained {} {} vacate={} {}", kv("device", drain.name),
-               kv("owner", call.principal.person), drain.vacate, kv("reason", reason));
+               kv("caller", call.principal.text()), drain.vacate, kv("reason", reason));
   return get_device(parts, request.name(), call);
 }
 
@@ -302,7 +302,8 @@ Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDevic
   }
   if (!drained) return known;
   if (Status s = parts.drains_changed(); !s.ok()) return s.error();
-  spdlog::info("event=device_resumed {}", kv("device", known.name()));
+  spdlog::info("event=device_resumed {} {}", kv("device", known.name()),
+               kv("caller", call.principal.text()));
   Result<v1::Device> device = get_device(parts, request.name(), call);
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
   known.clear_drain();  // the device was absent
