@@ -47,7 +47,7 @@ PlacedJob placed(const std::string& project, const std::string& name, Strings de
   job.end = {us, us, us};
   return job;
 }
-Strings started(const Decided& d) {
+Strings started_jobs(const Decided& d) {
   Strings texts;
   for (const StartDecision& s : d.starts) {
     std::string text = s.uid;
@@ -70,7 +70,7 @@ TEST_F(SchedProjects, JobsUseOnlyTheDevicesOfTheirProject) {
   s.projects = {{"vision", {"devices/gpu-1", "devices/gpu-2"}}, {"small", {"devices/cpu"}}};
   s.waiting = {waiting("vision", "a", 1), waiting("vision", "b", 2), waiting("vision", "c", 3),
                waiting("small", "d", 4, DeviceWish::kAuto), waiting("free", "e", 5)};
-  EXPECT_EQ(started(decide(s, 0)),
+  EXPECT_EQ(started_jobs(decide(s, 0)),
             (Strings{"vision/a@gpu-1", "vision/b@gpu-2", "small/d@cpu", "free/e@gpu-0"}));
 }
 
@@ -79,7 +79,7 @@ TEST_F(SchedProjects, AllGpusMayBeAllowedWithoutTheirNames) {
   s.waiting = {waiting("vision", "a", 1, DeviceWish::kAuto),
                waiting("vision", "b", 2, DeviceWish::kCpu)};
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"vision/a@gpu-0"}));
+  EXPECT_EQ(started_jobs(d), (Strings{"vision/a@gpu-0"}));
   EXPECT_EQ(d.wait("vision/b").reason, "NO_DEVICE");
   EXPECT_EQ(d.wait("vision/b").message,
             "Waits for the CPU: this server has none that the job's project may use. The project "
@@ -104,7 +104,7 @@ TEST_F(SchedProjects, AJobOfSeveralGpusSpansTheDevicesOfOtherProjects) {
   WaitingJob all = waiting("free", "all", 1);
   all.asked.gpus = 3;
   s.waiting = {all};
-  EXPECT_EQ(started(decide(s, 0)), (Strings{"free/all@gpu-0@gpu-1@gpu-2"}));
+  EXPECT_EQ(started_jobs(decide(s, 0)), (Strings{"free/all@gpu-0@gpu-1@gpu-2"}));
   s.placed = {placed("vision", "x", {"devices/gpu-0"})};
   const Decided d = decide(s, 0);
   ASSERT_EQ(d.reservations.size(), 1u);
@@ -130,7 +130,7 @@ TEST_F(SchedProjects, ProjectsWithDevicesOfTheirOwnReserveThemIndependently) {
   s.waiting = {waiting("vision", "a", 1), waiting("speech", "b", 2), small};
   s.waiting[1].on_gpu.bytes = 75 * kGiB;
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), Strings{});
+  EXPECT_EQ(started_jobs(d), Strings{});
   ASSERT_EQ(d.reservations.size(), 2u);
   EXPECT_EQ(d.reservations[0].time_us, 20 * kMinuteUs);
   EXPECT_EQ(d.reservations[1].time_us, 30 * kMinuteUs);
@@ -146,13 +146,13 @@ TEST_F(SchedProjects, AChangedListIsUsedByTheNextPassAndStopsNoJob) {
   Queue queue;
   Fleet fleet;
   fill(s, queue, fleet);
-  EXPECT_EQ(started(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-1"}));
+  EXPECT_EQ(started_jobs(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-1"}));
   fleet.set_project_devices({{"vision", {"devices/gpu-2"}}});
-  EXPECT_EQ(started(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-2"}));
+  EXPECT_EQ(started_jobs(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-2"}));
   ASSERT_NE(fleet.find("vision/x"), nullptr);
   EXPECT_EQ(fleet.jobs_on("devices/gpu-0").size(), 1u);
   fleet.set_project_devices({});
-  EXPECT_EQ(started(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-1"}));
+  EXPECT_EQ(started_jobs(decide(queue, fleet, s, 0)), (Strings{"vision/a@gpu-1"}));
 }
 
 TEST_F(SchedProjects, TheProjectionKeepsToTheDevicesOfTheProject) {
@@ -237,7 +237,7 @@ TEST_F(SchedProjects, JobsOfOneOwnerInTwoProjectsAreInDifferentLines) {
   s.waiting = {waiting("vision", "a", 1), waiting("vision", "a2", 2), waiting("speech", "a", 3)};
   for (WaitingJob& job : s.waiting) job.owner = "ann";
   const Decided d = decide(s, 0);
-  EXPECT_EQ(started(d), (Strings{"vision/a@gpu-0", "speech/a@gpu-1"}));
+  EXPECT_EQ(started_jobs(d), (Strings{"vision/a@gpu-0", "speech/a@gpu-1"}));
 }
 
 TEST(SchedProjectDevices, AClusterTakesOnlyJobsOfProjectsThatMayUseIt) {
