@@ -588,6 +588,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
     }
     if (i % 3 != 0) waiting_or_over.insert(waiting_or_over.begin(), job.uid);
   }
+  ASSERT_TRUE(store->people().create_project("other").ok());
   NewJob others = new_job("others");
   others.project = "other";
   ASSERT_TRUE(jobs().submit(others).ok());
