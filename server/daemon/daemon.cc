@@ -25,6 +25,7 @@
 #include "server/inventory/drained_inventory.h"
 #include "server/people/people.h"
 #include "server/processes/process.h"
+#include "server/processes/scratch.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/tls_files.h"
 #include "server/sandbox/sandbox.h"
@@ -275,8 +276,8 @@ void Daemon::Impl::report_sandbox() {
 }
 
 Status Daemon::Impl::open(const DaemonParts& parts) {
-  if (Status s = parts.files->remove_all(paths.scratches()); !s.ok()) return s;
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
+  if (Status s = empty_folder(*parts.files, paths.scratches()); !s.ok()) return s;
   if (Status s = people.reload(); !s.ok()) return s;
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <vector>
 
 namespace trainyard::server {
 namespace {
@@ -25,6 +26,20 @@ Status check_plain(const fs::path& path) {
 Status make_scratch(Files& files, const fs::path& path) {
   if (Status s = files.remove_all(path); !s.ok()) return s;
   return files.create_directories(path);
+}
+
+Status empty_folder(Files& files, const fs::path& folder) {
+  std::error_code ec;
+  std::vector<fs::path> entries;
+  fs::directory_iterator it(folder, ec);
+  for (const fs::directory_iterator end; !ec && it != end; it.increment(ec)) {
+    entries.push_back(it->path());
+  }
+  if (ec) return file_error("cannot read", folder, ec.value());
+  for (const fs::path& entry : entries) {
+    if (Status s = files.remove_all(entry); !s.ok()) return s;
+  }
+  return {};
 }
 
 Status take_result(Files& files, const fs::path& made, const fs::path& place) {

@@ -12,6 +12,9 @@ namespace trainyard::server {
 /// Returns an empty folder at `path`, without what an earlier task has left there.
 Status make_scratch(Files& files, const std::filesystem::path& path);
 
+/// Removes everything in the folder.
+Status empty_folder(Files& files, const std::filesystem::path& folder);
+
 /// Moves a folder that a worker has made to `place`, where it replaces another one. Does nothing if
 /// it is not there, because it was moved before. INTERNAL/WORKER_PROTOCOL_ERROR if it has something
 /// other than folders and files, or a file with another name elsewhere: a link could make the

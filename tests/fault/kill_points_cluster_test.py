@@ -36,7 +36,7 @@ def without_text(points):
 POINTS = {
     DAEMON: {
         **without_text(point for point in local.POINTS[DAEMON]
-                       if not point.startswith(("write jobs/", "remove jobs/*/reports", "sync jobs"))),
+                       if not point.startswith(("write jobs/", "remove jobs/*/reports", "sync jobs", "rename jobs/*/model"))),
         "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
         "write trainyard.db.commit": "change: counted, not yet told to the cluster",
         "write clock.tmp": "the clocks are compared", "sync clock.tmp": "", "rename clock.tmp": "",

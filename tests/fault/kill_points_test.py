@@ -71,6 +71,9 @@ POINTS = {
         "rename jobs/*/checkpoints/step-*.tmp": "fork: durable, not yet its row", "sync jobs/*/checkpoints": "",
         "sync jobs/*": "", "sync jobs": "",
         "remove jobs/*/reports-*": "the end of an attempt is stored, its spool still there",
+        # The daemon moves what a worker has made to its place.
+        "rename scratch/*/dataset": "dataset: durable, not yet its row", "sync datasets": "", "remove scratch/*": "",
+        "rename jobs/*/model": "model: durable, not yet its row", "sync models": "",
         # Deletions: the row is deleted before the files.
         "remove jobs/*/checkpoints/step-*/state.json": "delete: job", "remove jobs/*/checkpoints/step-*": "",
         "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
@@ -81,10 +84,11 @@ POINTS = {
         "remove datasets/*/schema.json": "", "remove datasets/*": "",
     },
     WORKER: {
-        "write datasets/*.tmp/data.safetensors": "dataset: written", "sync datasets/*.tmp/data.safetensors": "",
-        "write datasets/*.tmp/schema.json": "", "sync datasets/*.tmp/schema.json": "",
-        "write datasets/*.tmp/digest": "", "sync datasets/*.tmp/digest": "", "sync datasets/*.tmp": "",
-        "rename datasets/*.tmp": "dataset: durable, not yet its row", "sync datasets": "",
+        "write scratch/*/dataset.tmp/data.safetensors": "dataset: written",
+        "sync scratch/*/dataset.tmp/data.safetensors": "",
+        "write scratch/*/dataset.tmp/schema.json": "", "sync scratch/*/dataset.tmp/schema.json": "",
+        "write scratch/*/dataset.tmp/digest": "", "sync scratch/*/dataset.tmp/digest": "", "sync scratch/*/dataset.tmp": "",
+        "rename scratch/*/dataset.tmp": "dataset: written, the outcome is not reported", "sync scratch/*": "",
         "write jobs/*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: written",
         "sync jobs/*/checkpoints/step-*.tmp/weights.safetensors": "",
         "write jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
@@ -98,11 +102,11 @@ POINTS = {
         "remove jobs/*/checkpoints/step-*.removed.tmp/weights.safetensors": "",
         "remove jobs/*/checkpoints/step-*.removed.tmp": "",
         "write jobs/*/reports-*": "a report: on disk, not yet sent",
-        "write models/*.tmp/model.safetensors.tmp": "model: written", "sync models/*.tmp/model.safetensors.tmp": "",
-        "rename models/*.tmp/model.safetensors.tmp": "", "sync models/*.tmp": "",
-        "write models/*.tmp/model.json.tmp": "", "sync models/*.tmp/model.json.tmp": "",
-        "rename models/*.tmp/model.json.tmp": "",
-        "rename models/*.tmp": "model: durable, not yet its row: the outcome is not reported", "sync models": "",
+        "write jobs/*/model.tmp/model.safetensors.tmp": "model: written",
+        "sync jobs/*/model.tmp/model.safetensors.tmp": "", "rename jobs/*/model.tmp/model.safetensors.tmp": "",
+        "sync jobs/*/model.tmp": "", "write jobs/*/model.tmp/model.json.tmp": "",
+        "sync jobs/*/model.tmp/model.json.tmp": "", "rename jobs/*/model.tmp/model.json.tmp": "",
+        "rename jobs/*/model.tmp": "model: written, the outcome is not reported", "sync jobs/*": "",
     },
 }
 
@@ -299,7 +303,8 @@ class Place:
 
     points, work = POINTS, Work
     sometimes = frozenset()  # points that a run need not reach
-    arguments = ("--threads-per-job", "1", "--cpu-slots", "2")
+    # The library writes its marks outside of the folders in which a sandboxed worker may write.
+    arguments = ("--threads-per-job", "1", "--cpu-slots", "2", "--sandbox", "off")
 
     def environment(self, folder, program, kill, log):
         return {"TRAINYARD_POINTS_OF": program, "TRAINYARD_POINTS_UNDER": str(folder / "state"),
