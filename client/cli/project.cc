@@ -184,7 +184,9 @@ Result<int> run_project_devices(Session& session, const ProjectDeviceOptions& op
   const bool changes = options.all || !options.only.empty();
   v1::SetProjectDevicesRequest request;
   request.set_name(name);
-  for (const std::string& device : options.only) request.add_devices(short_id(device));
+  for (const std::string& device : options.only) {
+    request.add_devices(device == "gpu" ? device : "devices/" + short_id(device));
+  }
   ASSIGN_OR_RETURN(const v1::Project project, changes ? server->call(kSetProjectDevices, request)
                                                       : find_project(*server, name));
   session.show(

@@ -57,9 +57,6 @@ constexpr Advice kAdvice[] = {
     {"PROJECT_NOT_FOUND",
      "'trainyard project list' shows the projects that you may see; an admin creates others, and a "
      "maintainer of a project or an admin adds you: 'trainyard project add PROJECT PERSON'"},
-    {"ROLE_REQUIRED",
-     "'trainyard whoami' shows your roles; 'trainyard project members' shows the maintainers of a "
-     "project, who give roles in it; admins give roles on the server"},
     {"UNAUTHENTICATED", kLogIn},
     {"CREDENTIALS_MISSING", kLogIn},
     {"CREDENTIALS_INVALID",
@@ -80,6 +77,16 @@ constexpr Advice kAdvice[] = {
      "'trainyard list', 'dataset list' and 'model list' with --project show what it has"},
     {"DEADLINE_EXCEEDED", "--timeout allows more time; the change may nevertheless have been made"},
 };
+
+/// Says who gives the role that a call needs: the maintainers of its project, or admins.
+std::string role_advice(const Error& error) {
+  const auto project = error.metadata.find("project");
+  const std::string who = project == error.metadata.end()
+                              ? "an admin of the server gives roles on it"
+                              : "'trainyard project members " + safe_text(project->second) +
+                                    "' shows the maintainers of the project, who give roles in it";
+  return "'trainyard whoami' shows your roles; " + who;
+}
 
 }  // namespace
 
@@ -238,6 +245,7 @@ int report_error(const Error& error, Terminal& err, Format format, bool verbose)
   for (const Advice& advice : kAdvice) {
     if (error.reason == advice.reason) err.line(advice.text);
   }
+  if (error.reason == "ROLE_REQUIRED") err.line(role_advice(error));
   if (verbose) {
     for (const auto& [key, value] : error.metadata) {
       err.line("  " + safe_text(key) + ": " + safe_text(value));

@@ -342,13 +342,16 @@ TEST_F(People, RefusalsSayWhatToDo) {
     const Done done = run({"project", "list"});
     EXPECT_TRUE(contains(done.err, advice)) << done.err;
   };
-  says(ErrorCode::kPermissionDenied, "ROLE_REQUIRED", "'trainyard project members'");
+  says(ErrorCode::kPermissionDenied, "ROLE_REQUIRED", "an admin of the server gives roles");
   says(ErrorCode::kNotFound, "PROJECT_NOT_FOUND", "'trainyard project list'");
   says(ErrorCode::kUnauthenticated, "CREDENTIALS_MISSING", "'trainyard login'");
   says(ErrorCode::kUnauthenticated, "CREDENTIALS_INVALID", "'trainyard context show'");
   says(ErrorCode::kUnauthenticated, "CREDENTIALS_EXPIRED", "'trainyard token create NAME'");
   says(ErrorCode::kUnauthenticated, "CREDENTIALS_REVOKED", "'trainyard login'");
   says(ErrorCode::kFailedPrecondition, "PERSON_OWNS_RESOURCES", "--give-to");
+  server_.state().people_error = make_error(ErrorCode::kPermissionDenied, "ROLE_REQUIRED", "no");
+  server_.state().people_error.metadata["project"] = "vision";
+  EXPECT_TRUE(contains(run({"project", "create", "x"}).err, "'trainyard project members vision'"));
 }
 
 TEST_F(People, OtherWordsAreUnderstood) {
