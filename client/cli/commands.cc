@@ -55,6 +55,8 @@ Command server_backup_command();
 Command server_restore_command();
 Command server_gc_command();
 Command server_audit_command();
+Command usage_command();
+std::vector<Command> quota_commands();
 Command health_command();
 Command completion_command();
 Command man_command();
@@ -111,9 +113,11 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
   if (command.waits) std::swap(global.wait_s, global.connection.timeout_s);
   const auto session = Session::open(global, program);
   if (!session.ok()) return report_error(session.error(), err, Format::kTable, false);
-  if ((*session)->format() == Format::kCsv && command.name != "predict") {
-    return report_error(usage_error("--output: only 'trainyard predict' writes csv"), err,
-                        Format::kTable, false);
+  if ((*session)->format() == Format::kCsv && command.name != "predict" &&
+      command.name != "usage") {
+    return report_error(
+        usage_error("--output: only 'trainyard predict' and 'trainyard usage' write csv"), err,
+        Format::kTable, false);
   }
   const Result<int> code = command.run(**session);
   if (code.ok()) return *code;
@@ -157,6 +161,8 @@ const std::vector<Command>& commands() {
     list.push_back(server_restore_command());
     list.push_back(server_gc_command());
     list.push_back(server_audit_command());
+    list.push_back(usage_command());
+    for (Command& c : quota_commands()) list.push_back(std::move(c));
     list.push_back(health_command());
     list.push_back(login_command());
     list.push_back(logout_command());

@@ -30,7 +30,7 @@ const std::vector<Group>& groups() {
       {"Metrics", {"plot", "metrics"}},
       {"Models and predictions", {"predict", "generate", "chat", "model"}},
       {"Training without a server", {"local"}},
-      {"Devices and the server", {"device", "server", "health", "usage"}},
+      {"Devices and the server", {"device", "server", "health", "usage", "quota"}},
       {"People",
        {"login", "logout", "whoami", "context", "user", "project", "token", "share", "unshare"}},
       {"This program", {"tutorial", "completion", "man", "version"}},

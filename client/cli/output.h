@@ -14,7 +14,7 @@
 
 namespace trainyard::cli {
 
-/// kCsv is supported only by predict.
+/// kCsv is supported only by predict and usage.
 enum class Format { kTable, kWide, kJson, kYaml, kName, kJsonl, kCsv };
 
 std::optional<Format> find_format(std::string_view text);

@@ -1318,6 +1318,77 @@ TEST_F(Cli, TheAuditShowsPeopleAFewEntriesAndProgramsAll) {
   }
 }
 
+TEST_F(Cli, UsageShowsHoursEnergyAndCostAndSaysWhatIsKnownInPart) {
+  Done done = run({"usage"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "PERSON       DEVICE  DEVICE-HOURS  RESERVED  KWH  COST\n"
+            "ada\\x1b[31m  gpu                2       0.5   1+     4\n"
+            "bob, \"b\"    cpu            0.025\n");
+  EXPECT_NE(done.err.find("only for a part of the time"), std::string::npos) << done.err;
+  done = run({"usage", "--by", "day", "--by", "project", "--since", "90d", "--project", "vision",
+              "--person", "ada", "-o", "csv"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "day,project,person,device_kind,device_seconds,reserved_device_seconds,energy_joules,"
+            "metered_device_seconds,cost,priced_device_seconds\n"
+            ",,ada\x1b[31m,gpu,7200.000000,1800.000000,3600000.000000,3600.000000,4.000000,"
+            "7200.000000\n"
+            ",,\"bob, \"\"b\"\"\",cpu,90.000000,0.000000,,0.000000,,0.000000\n");
+  {
+    const std::scoped_lock lock(server_.state().mu);
+    const std::vector<v1::GetUsageRequest>& asked = server_.state().usages;
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked[0].by_size(), 2) << "by person and device";
+    EXPECT_FALSE(asked[0].has_since_time());
+    EXPECT_TRUE(asked[0].project().empty());
+    EXPECT_EQ(asked[1].project(), "projects/vision");
+    EXPECT_EQ(asked[1].person(), "ada");
+    EXPECT_EQ(asked[1].by(0), v1::GetUsageRequest::DAY);
+    EXPECT_GT(asked[1].since_time().seconds(), 0);
+  }
+  done = run({"usage", "--by", "month"});
+  EXPECT_EQ(done.code, 2);
+  done = run({"usage", "--since", "soon"});
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("--since"), std::string::npos) << done.err;
+}
+
+TEST_F(Cli, QuotasAreListedSetAndRemoved) {
+  Done done = run({"quota", "list"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out,
+            "QUOTA         OF                       LIMIT   USED\n"
+            "device_hours  ada\\x1b[31m                500   12.5\n"
+            "stored_bytes  ada in project vision  200 GiB  1 GiB\n");
+  done = run({"quota", "set", "stored_bytes", "500G", "--project", "vision", "--person", "ada"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "stored_bytes of ada in project vision: 500 GiB\n");
+  done = run({"quota", "unset", "devices", "--person", "bob"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "devices of bob: no limit\n");
+  {
+    const std::scoped_lock lock(server_.state().mu);
+    const std::vector<v1::SetQuotaRequest>& asked = server_.state().quotas;
+    ASSERT_EQ(asked.size(), 2U);
+    EXPECT_EQ(asked[0].kind(), v1::Quota::STORED_BYTES);
+    EXPECT_EQ(asked[0].project(), "projects/vision");
+    EXPECT_EQ(asked[0].limit(), int64_t{500} << 30);
+    EXPECT_FALSE(asked[0].remove());
+    EXPECT_TRUE(asked[1].remove());
+    EXPECT_FALSE(asked[1].has_limit());
+  }
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"quota", "set", "devices", "2"},
+        {"quota", "set", "gpus", "2", "--person", "ada"},
+        {"quota", "set", "devices", "-1", "--person", "ada"},
+        {"quota", "set", "devices", "2G", "--person", "ada"},
+        {"quota", "set", "stored_bytes", "2000000T", "--person", "ada"},
+        {"quota", "set", "devices", "many", "--person", "ada"}}) {
+    EXPECT_EQ(run(wrong).code, 2) << wrong[2];
+  }
+}
+
 TEST_F(Cli, ABackupFileCanBeRestored) {
   const std::string file = server_.folder() / "backup.tar";
   const std::string state = server_.folder() / "restored";
