@@ -259,8 +259,8 @@ class ServiceAccessTest : public ServiceTest {
     const std::string spec = replaced(replaced(kSpec, "$P", project), "recipe {",
                                       "recipe { initial_weights { model: 'base' partial: true } ");
     const std::string members =
-        " array { list { members { values { key: 'recipe.seed' value: '1' } } "
-        "members { values { key: 'recipe.seed' value: '2' } } } }";
+        " array { list { values { key: 'recipe.seed' value: '1' } } "
+        "list { values { key: 'recipe.seed' value: '2' } } }";
     for (const auto& [id, end] : {std::pair("ended", "Cancel"), std::pair("paused", "Pause")}) {
       must(owner, "SubmitJob", parent + "job_id: '" + id + "' " + spec);
       must(owner, std::string(end) + "Job", "name: 'projects/" + project + "/jobs/" + id + "'");

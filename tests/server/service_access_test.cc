@@ -70,8 +70,8 @@ const std::vector<Case>& cases() {
       {"ListCheckpoints", kReads, "name: 'projects/$P/jobs/$O'", "ended"},
       {"ListQueue", kSeesQueue, "parent: 'projects/$P' name: 'projects/$P/jobs/$O'", "paused"},
       {"SubmitArray", kCreates,
-       "parent: 'projects/$P' validate_only: true $S array { list { members { values { key: "
-       "'recipe.seed' value: '1' } } } }"},
+       "parent: 'projects/$P' validate_only: true $S array { list { values { key: "
+       "'recipe.seed' value: '1' } } }"},
       {"GetArray", kReads, "name: 'projects/$P/arrays/$O'", "sweep"},
       {"ListArrays", kReads, "parent: 'projects/$P'"},
       {"CancelArray", kOwns, "name: 'projects/$P/arrays/$O'", "swept"},
@@ -330,15 +330,15 @@ TEST_F(ServiceAccess, APriorityAboveZeroNeedsAnOperator) {
               "ROLE_REQUIRED");
     EXPECT_EQ(call(as("member"), "SubmitArray",
                    with_priority(submit + extra +
-                                     " array { list { members { values { key: "
-                                     "'recipe.seed' value: '1' } } } }",
+                                     " array { list { values { key: "
+                                     "'recipe.seed' value: '1' } } }",
                                  1))
                   .reason(),
               "ROLE_REQUIRED");
     EXPECT_EQ(call(as("member"), "SubmitArray",
                    with_priority(submit + extra +
-                                     " array { list { members { values { key: "
-                                     "'priority' value: '1' } } } }",
+                                     " array { list { values { key: "
+                                     "'priority' value: '1' } } }",
                                  0))
                   .reason(),
               "ROLE_REQUIRED");
@@ -368,8 +368,8 @@ TEST_F(ServiceAccess, ARepeatedRequestGivesOnlyOnesOwnJob) {
   EXPECT_EQ(parsed(must(as("owner"), "RetryJob", retry), again).name(), first.name());
   EXPECT_EQ(call(as("member"), "RetryJob", retry).reason(), "REQUEST_ID_REUSED");
   const std::string array = submit +
-                            " array_id: 'twice' array { list { members { values { key: "
-                            "'recipe.seed' value: '1' } } } }";
+                            " array_id: 'twice' array { list { values { key: "
+                            "'recipe.seed' value: '1' } } }";
   const std::string other = replaced(array, "fad2", "fad4");
   must(as("owner"), "SubmitArray", other);
   must(as("owner"), "SubmitArray", other);
