@@ -165,8 +165,8 @@ TEST_F(PeopleTest, OnlyAServicesTokenActsForThePeopleThatItNames) {
   EXPECT_EQ(reason(all, "ada"), "ada by ci (token " + token_.id + ")");
   EXPECT_EQ(reason(all, "bob"), "ACTING_FOR_DENIED") << "nobody has that name";
   EXPECT_EQ(reason(all, "root-of-all"), "ACTING_FOR_DENIED") << "* leaves admins out";
-  EXPECT_EQ(reason(make_token("ci", {"root-of-all"}), "root-of-all"),
-            "root-of-all by ci (token " + token_.id + ")");
+  const std::string of_root = make_token("ci", {"root-of-all"});
+  EXPECT_EQ(reason(of_root, "root-of-all"), "root-of-all by ci (token " + token_.id + ")");
   EXPECT_EQ(reason(make_token("ada"), "ada"), "ACTING_FOR_DENIED") << "a person's token";
   EXPECT_EQ(people_.find_by_user("bob", false, "ada").error().reason, "ACTING_FOR_DENIED");
   const Principal caller = people_.find_by_token(all, "ada").value();
