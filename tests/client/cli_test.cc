@@ -875,7 +875,7 @@ TEST_F(Cli, UsageErrorsAreExitCode2AndSuggestTheNearestName) {
   says({"top"}, "did you mean 'trainyard device list'?");
   says({"job", "list"}, "did you mean 'trainyard list'?");
   says({"job", "status", "x"}, "did you mean 'trainyard get'?");
-  says({"config"}, "the configuration file is ~/.config/trainyard/config.yaml");
+  says({"config"}, "'trainyard context' shows and changes the configuration file");
 }
 
 TEST_F(Cli, HelpGroupsTheCommandsAndFitsTheTerminal) {
