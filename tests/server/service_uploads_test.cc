@@ -337,6 +337,7 @@ TEST_F(ServiceUploads, AProjectHasOnlyWhatItHasSent) {
   ASSERT_NE(writer, nullptr) << "the bytes are asked for";
   ASSERT_TRUE(send(*writer, 0, content_.size()).ok());
   ASSERT_TRUE(writer->finish().ok());
+  writer.reset();
   EXPECT_TRUE(uploads_->find(theirs)->complete);
 
   // There is one file, which stays while one of the projects has it.
