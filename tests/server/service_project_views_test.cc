@@ -23,8 +23,10 @@ class ServiceProjectViews : public ServiceTest {
       gpu.uuid = std::string("GPU-") + name;
       gpus_.push_back(gpu);
     }
-    config_.cpu_slots = 1;
     ServiceTest::SetUp();
+    config_.cpu_slots = 1;
+    stop();
+    start();
     people_ = v1::PeopleService::NewStub(channel_);
     for (const char* project : {"vision", "speech"}) {
       v1::CreateProjectRequest request;
