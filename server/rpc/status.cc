@@ -1,10 +1,14 @@
 #include "server/rpc/status.h"
 
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -22,6 +26,20 @@ std::string cut(std::string_view text, size_t bytes_max) {
   return std::string(text.substr(0, end)) + "...";
 }
 
+/// Packs the message into bytes that are the same each time, so that equal errors of two calls do
+/// not differ by the order of their metadata.
+void pack(const google::protobuf::Message& message, google::protobuf::Any& any) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    out.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&out);
+  }
+  any.set_type_url("type.googleapis.com/" + message.GetDescriptor()->full_name());
+  any.set_value(std::move(bytes));
+}
+
 google::rpc::Status build_details(const Error& e, size_t violations, size_t description_bytes) {
   google::rpc::Status status;
   status.set_code(static_cast<int>(e.code));
@@ -34,7 +52,7 @@ google::rpc::Status build_details(const Error& e, size_t violations, size_t desc
     if (++entries > kViolationsMax) break;
     (*info.mutable_metadata())[cut(key, 64)] = cut(value, description_bytes);
   }
-  status.add_details()->PackFrom(info);
+  pack(info, *status.add_details());
   if (!e.violations.empty()) {
     google::rpc::BadRequest bad;
     for (size_t i = 0; i < std::min(violations, e.violations.size()); ++i) {
@@ -42,13 +60,13 @@ google::rpc::Status build_details(const Error& e, size_t violations, size_t desc
       v.set_field(cut(e.violations[i].field, 128));
       v.set_description(cut(e.violations[i].description, description_bytes));
     }
-    status.add_details()->PackFrom(bad);
+    pack(bad, *status.add_details());
   }
   if (e.code == ErrorCode::kUnavailable || e.reason == "UPLOAD_BUSY" ||
       e.reason == "QUEUED_JOBS_QUOTA_EXCEEDED") {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(1);
-    status.add_details()->PackFrom(retry);
+    pack(retry, *status.add_details());
   }
   return status;
 }
