@@ -92,7 +92,7 @@ def unknown_parts(program, arguments):
     if program == "trainyard":
         rest = iter(arguments)
         for word in rest:
-            if word in ("--server", "--context", "--config", "-o", "--output"):
+            if word in ("--server", "--ca-file", "--token-file", "--project", "--context", "--config", "-o", "--output"):
                 next(rest, None)
             elif not word.startswith("-"):
                 command.append(word)
@@ -143,7 +143,7 @@ class Blocks(unittest.TestCase):
                         command = [BIN / "trainyard", "--config", file, "--context", context, "health"]
                         output = subprocess.run(command, capture_output=True, text=True, check=False).stderr
                         self.assertNotIn("CONFIG_INVALID", output)
-                        self.assertRegex(output, r"lab-token|trainyard\.sock")
+                        self.assertRegex(output, r"tokens/lab|trainyard\.sock")
                     checked += 1
                     continue
                 if re.search(r"^kind:", text, re.MULTILINE):
