@@ -112,7 +112,7 @@ TEST_F(PeopleTest, ARevokedTokenEndsAtOnce) {
   people_.observe([&] { ++changes; });
   ASSERT_TRUE(stored().revoke_token(token_.id).ok());
   reload();
-  EXPECT_EQ(changes, 1) << "streams look again";
+  EXPECT_EQ(changes, 1) << "streams check their callers";
   EXPECT_EQ(reason(text), "CREDENTIALS_REVOKED");
   EXPECT_FALSE(people_.is_valid(caller));
 }
