@@ -1,7 +1,7 @@
 // server/sandbox/landlock.h: restricts files, by Landlock's system calls.
 #pragma once
 
-#include "server/sandbox/sandbox.h"
+#include "server/sandbox/description.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {

@@ -1,7 +1,7 @@
 // server/sandbox/privileges.h: limits of a process's resources, and the end of its capabilities.
 #pragma once
 
-#include "server/sandbox/sandbox.h"
+#include "server/sandbox/description.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {

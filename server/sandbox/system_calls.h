@@ -4,7 +4,7 @@
 
 #include <sys/un.h>
 
-#include "server/sandbox/sandbox.h"
+#include "server/sandbox/description.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
