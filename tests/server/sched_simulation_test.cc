@@ -67,7 +67,9 @@ class Simulation {
       d.others_bytes = 0;
     }
     fleet_.set_devices(scene_.inventory);
-    for (int i = 0; i < 10'000 && !(scene_.waiting.empty() && scene_.placed.empty()); ++i) {
+    const auto could_start = [this](const WaitingJob& job) { return could_ever(job); };
+    for (int i = 0; i < 10'000; ++i) {
+      if (scene_.placed.empty() && std::ranges::none_of(scene_.waiting, could_start)) break;
       now_us_ += kMinuteUs;
       end_some();
       run_pass();
@@ -311,7 +313,7 @@ class Simulation {
       }
       EXPECT_FALSE(wait.reason.empty()) << job.uid;
       for (const std::string& project : kProjects) {
-        if (project == job.project) continue;
+        if (!options_.projects || project == job.project) continue;
         EXPECT_EQ(wait.message.find(project + "-job"), std::string::npos)
             << job.name << ": " << wait.message;
       }
@@ -372,25 +374,25 @@ TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
 // that its project's devices can run.
 TEST(SchedSimulation, ProjectsKeepToTheirDevicesAndSeeNoOthersNames) {
   int started = 0;
-  for (unsigned seed = 1; seed <= 20 && !HasFailure(); ++seed) {
+  for (unsigned seed = 1; seed <= 6 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation simulation(seed, {.projects = true});
     for (int i = 0; i < 120 && !HasFailure(); ++i) simulation.step();
     if (!HasFailure()) simulation.drain();
     started += simulation.started();
   }
-  EXPECT_GT(started, 400);
+  EXPECT_GT(started, 120);
 }
 
 TEST(SchedSimulation, ReservedStartsAreKeptForEachProject) {
   int kept = 0;
-  for (unsigned seed = 1; seed <= 12 && !HasFailure(); ++seed) {
+  for (unsigned seed = 1; seed <= 6 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation simulation(seed, {.changes = false, .all_forecast = true, .projects = true});
     for (int i = 0; i < 120 && !HasFailure(); ++i) simulation.step();
     kept += simulation.reservations_kept();
   }
-  EXPECT_GT(kept, 20);
+  EXPECT_GT(kept, 10);
 }
 
 // Forecasts are correct and nothing else changes: jobs that slip in delay no reserved start,
