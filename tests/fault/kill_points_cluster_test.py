@@ -55,6 +55,11 @@ POINTS = {
         "write jobs/*/checkpoints/step-*.tmp/state.json": "checkpoint: all parts but one",
         "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
         "rename jobs/*/checkpoints/step-*.tmp": "checkpoint: durable, the worker does not know", "sync jobs/*/checkpoints": "",
+        "rename jobs/*/checkpoints/step-*": "checkpoint: an old one is about to go",
+        "remove jobs/*/checkpoints/step-*.removed.tmp/state.json": "",
+        "remove jobs/*/checkpoints/step-*.removed.tmp/optimizer.safetensors": "",
+        "remove jobs/*/checkpoints/step-*.removed.tmp/weights.safetensors": "",
+        "remove jobs/*/checkpoints/step-*.removed.tmp": "",
         "write models/*.tmp/model.safetensors": "model: a part has come", "sync models/*.tmp/model.safetensors": "",
         "write models/*.tmp/model.json": "", "sync models/*.tmp/model.json": "", "sync models/*.tmp": "",
         "rename models/*.tmp": "model: durable, the outcome has not come", "sync models": "",
@@ -109,8 +114,12 @@ class ClusterWork(Work):
 class ClusterPlace(Place):
     points, work = POINTS, ClusterWork
     # The spool is rewritten only when much of it was acknowledged, when it is full, or after a
-    # failed write.
-    sometimes = frozenset({"write work/*-*/reports.new", "rename work/*-*/reports.new"})
+    # failed write. The daemon removes an old checkpoint only if the job is slow enough to push a
+    # second one.
+    sometimes = frozenset({"write work/*-*/reports.new", "rename work/*-*/reports.new",
+                           "rename jobs/*/checkpoints/step-*",
+                           *(f"remove jobs/*/checkpoints/step-*.removed.tmp{file}"
+                             for file in ("", "/state.json", "/optimizer.safetensors", "/weights.safetensors"))})
 
     def __init__(self, cluster, nodes):
         self.cluster = cluster

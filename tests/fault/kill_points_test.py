@@ -61,8 +61,8 @@ POINTS = {
         "write trainyard.db-shm": "log: opened", "write trainyard.db": "log: moved to the store", "sync trainyard.db": "",
         "remove worker.sock": "listens to workers", "remove trainyard.sock": "listens to clients",
         # The operations of an upload.
-        "write uploads/*.*.part": "upload: received", "sync uploads/*.*.part": "upload: a part is durable, not yet its row",
-        "rename uploads/*.*.part": "upload: its row is complete, it has not its name yet", "sync uploads": "",
+        "write uploads/*.*.default.part": "upload: received", "sync uploads/*.*.default.part": "upload: a part is durable, not yet its row",
+        "rename uploads/*.*.default.part": "upload: its row is complete, it has not its name yet", "sync uploads": "",
         # Passing the task and the secret to a worker.
         "start worker": "spawned, the pid not yet recorded", "write pipe": "recorded, the secret not yet handed over",
         # For a fork or retry, the checkpoint is put in place before the row.
