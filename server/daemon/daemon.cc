@@ -203,6 +203,8 @@ struct Daemon::Impl {
     return setup;
   }
   Status open(const DaemonParts& parts);
+  /// Reads the file of tokens and the certificate, and warns of settings that are not safe.
+  Status read_credentials();
   Status open_worker_listeners();
   /// Passes the drained devices in the store to the inventory.
   Status read_drains();
@@ -279,22 +281,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = paths.create(*parts.files); !s.ok()) return s;
   if (Status s = empty_folder(*parts.files, paths.scratches()); !s.ok()) return s;
   if (Status s = people.reload(); !s.ok()) return s;
-  if (!config.token_file.empty()) {
-    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
-    people.set_file_tokens(tokens);
-    if (const std::string text = tokens.warning(); !text.empty()) warn("token_without_name", text);
-  }
-  if (const std::optional<std::string> warning = sqlite_warning())
-    warn("sqlite_version_unsafe", *warning);
-  if (config.insecure_listen && !config.listen.empty()) {
-    warn("listener_insecure", "listen " + config.listen + " is served without " +
-                                  (config.tls_certificate.empty() ? "TLS and without " : "") +
-                                  "a front end that limits strangers (insecure_listen is set)");
-  }
-  if (!config.tls_certificate.empty()) {
-    ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
-    if (tls.warning) warn("certificate_not_valid", *tls.warning);
-  }
+  if (Status s = read_credentials(); !s.ok()) return s;
   report_sandbox();
   StagedBackup::remove_leftovers(paths);
   if (Status s = read_drains(); !s.ok()) return s;
@@ -361,6 +348,26 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   });
   housekeeping.start(parts.housekeeping_pause_ms);
   disk.start(std::chrono::milliseconds(parts.disk_watch_pause_ms));
+  return {};
+}
+
+Status Daemon::Impl::read_credentials() {
+  if (!config.token_file.empty()) {
+    ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
+    people.set_file_tokens(tokens);
+    if (const std::string text = tokens.warning(); !text.empty()) warn("token_without_name", text);
+  }
+  if (const std::optional<std::string> warning = sqlite_warning())
+    warn("sqlite_version_unsafe", *warning);
+  if (config.insecure_listen && !config.listen.empty()) {
+    warn("listener_insecure", "listen " + config.listen + " is served without " +
+                                  (config.tls_certificate.empty() ? "TLS and without " : "") +
+                                  "a front end that limits strangers (insecure_listen is set)");
+  }
+  if (!config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
+    if (tls.warning) warn("certificate_not_valid", *tls.warning);
+  }
   return {};
 }
 

@@ -169,6 +169,33 @@ std::string id_stem_of(const std::string& parent, bool retries) {
   return stem.substr(0, kStemCharsMax) + mark;
 }
 
+/// Returns the job to store. `uid` is that of its folder, empty if it has none yet.
+NewJob derived_job(const DerivedJob& asked, const Job& parent, PlannedJob planned,
+                   v1::JobOrigin origin, const std::string& uid) {
+  NewJob job;
+  job.project = parent.project;
+  job.id = asked.job_id;
+  job.id_stem = id_stem_of(parent.id, asked.retries);
+  job.uid = uid;
+  job.origin = std::move(origin);
+  job.owner = asked.owner;
+  job.message =
+      (asked.retries ? "A retry of " : "A fork of ") + parent.name() +
+      (job.origin.step() > 0 ? " from the checkpoint of step " + std::to_string(job.origin.step())
+                             : " from the start") +
+      "; it waits for the scheduler.";
+  job.spec = std::move(planned.spec);
+  job.plan = std::move(planned.plan);
+  job.dataset = std::move(planned.dataset);
+  job.dataset_project = std::move(planned.dataset_project);
+  job.initial_model_id = std::move(planned.initial_model_id);
+  job.initial_model_project = std::move(planned.initial_model_project);
+  job.after = std::move(planned.after);
+  job.request_id = asked.request_id;
+  job.request_digest = asked.request_digest;
+  return job;
+}
+
 Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
                                const std::stop_token& stop) {
   if (parts.draining) return draining_error();
@@ -226,27 +253,7 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
     *out.mutable_origin() = std::move(start->origin);
     return out;
   }
-  NewJob job;
-  job.project = project;
-  job.id = asked.job_id;
-  job.id_stem = id_stem_of(parent.id, asked.retries);
-  job.uid = start->uid;
-  job.origin = std::move(start->origin);
-  job.owner = asked.owner;
-  job.message =
-      (asked.retries ? "A retry of " : "A fork of ") + parent.name() +
-      (job.origin.step() > 0 ? " from the checkpoint of step " + std::to_string(job.origin.step())
-                             : " from the start") +
-      "; it waits for the scheduler.";
-  job.spec = std::move(planned.spec);
-  job.plan = std::move(planned.plan);
-  job.dataset = std::move(planned.dataset);
-  job.dataset_project = std::move(planned.dataset_project);
-  job.initial_model_id = std::move(planned.initial_model_id);
-  job.initial_model_project = std::move(planned.initial_model_project);
-  job.after = std::move(planned.after);
-  job.request_id = asked.request_id;
-  job.request_digest = asked.request_digest;
+  NewJob job = derived_job(asked, parent, std::move(planned), std::move(start->origin), start->uid);
   if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
   const Result<Job> stored = jobs.submit(std::move(job));
   if (!start->uid.empty() && (!stored.ok() || stored->uid != start->uid)) {

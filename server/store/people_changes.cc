@@ -40,7 +40,8 @@ std::string text_of(const Owned& owned) {
   std::string out;
   const auto add = [&out](int64_t number, const std::string& one) {
     if (number == 0) return;
-    out += (out.empty() ? "" : ", ") + std::to_string(number) + " " + one + (number == 1 ? "" : "s");
+    out +=
+        (out.empty() ? "" : ", ") + std::to_string(number) + " " + one + (number == 1 ? "" : "s");
   };
   add(owned.jobs, "unfinished job");
   add(owned.datasets, "dataset");

@@ -26,8 +26,9 @@ std::vector<Person> read_people(Connection& db, std::string_view after, int64_t 
 std::vector<Membership> read_members(Connection& db, std::string_view project,
                                      std::string_view after, int64_t count_max);
 /// `person` may be empty: the tokens of all.
-std::vector<Token> read_tokens(Connection& db, std::string_view person, std::string_view after_person,
-                               std::string_view after_name, int64_t count_max);
+std::vector<Token> read_tokens(Connection& db, std::string_view person,
+                               std::string_view after_person, std::string_view after_name,
+                               int64_t count_max);
 
 Result<Person> put_person(WriteContext& context, const NewPerson& asked);
 Status remove_person(WriteContext& context, const std::string& name, const std::string& give_to,

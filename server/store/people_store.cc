@@ -27,8 +27,8 @@ Result<NamedPage<T>> list_page(StoreCore& core, const std::string& signed_query,
     page.entries = read(db, after, count_max + 1);
     if (std::ssize(page.entries) > count_max) {
       page.entries.pop_back();
-      page.next_page_token = make_named_page_token(core.page_token_key, signed_query,
-                                                   cursor_of(page.entries.back()));
+      page.next_page_token =
+          make_named_page_token(core.page_token_key, signed_query, cursor_of(page.entries.back()));
     }
     return page;
   });
@@ -174,15 +174,13 @@ Result<NamedPage<Token>> PeopleStore::list_tokens(const std::string& person, int
 }
 
 Result<Share> PeopleStore::share(Share asked) {
-  return core_.change_and_wait<Share>([asked = std::move(asked)](WriteContext& context) {
-    return put_share(context, asked);
-  });
+  return core_.change_and_wait<Share>(
+      [asked = std::move(asked)](WriteContext& context) { return put_share(context, asked); });
 }
 
 Status PeopleStore::unshare(const Share& asked) {
   return core_.change_and_wait<void>(
-      [asked](WriteContext& context) { return remove_share(context, asked); },
-      Urgency::kEssential);
+      [asked](WriteContext& context) { return remove_share(context, asked); }, Urgency::kEssential);
 }
 
 void PeopleStore::note_call(const std::string& person, bool host_user,

@@ -33,7 +33,7 @@ struct Person {
   bool service = false;
   bool host_user = false;  // has called on the Unix socket
   int64_t create_time_us = 0;
-  int64_t last_call_us = 0;              // 0: none yet
+  int64_t last_call_us = 0;             // 0: none yet
   std::vector<Membership> memberships;  // by project
 };
 
@@ -136,8 +136,9 @@ class PeopleStore {
   Result<NamedPage<Membership>> list_members(const std::string& project, int32_t page_size,
                                              const std::string& page_token) const;
 
-  /// Errors: ALREADY_EXISTS/TOKEN_EXISTS; PERSON_NOT_FOUND; RESOURCE_EXHAUSTED/TOKENS_LIMIT_REACHED;
-  /// INVALID_ARGUMENT/FIELD_CONFLICT for may_act_for of a person who is no service.
+  /// Errors: ALREADY_EXISTS/TOKEN_EXISTS; PERSON_NOT_FOUND;
+  /// RESOURCE_EXHAUSTED/TOKENS_LIMIT_REACHED; INVALID_ARGUMENT/FIELD_CONFLICT for may_act_for of a
+  /// person who is no service.
   Result<Token> create_token(NewToken asked);
   /// Replaces the digest; the old one stays valid for `overlap_us`. The new one is valid for
   /// `valid_us` or, for 0, as long as the token was at first. Error: NOT_FOUND/TOKEN_NOT_FOUND.
@@ -165,8 +166,8 @@ class PeopleStore {
   StoreCore& core_;
 };
 
-/// Returns NOT_FOUND/PROJECT_NOT_FOUND. The words are the same for a project that does not exist and
-/// for one of which the caller is not a member.
+/// Returns NOT_FOUND/PROJECT_NOT_FOUND. The words are the same for a project that does not exist
+/// and for one of which the caller is not a member.
 Error project_not_found(std::string_view id);
 /// Returns NOT_FOUND/TOKEN_NOT_FOUND, the same for a token of someone else.
 Error token_not_found(std::string_view id);

@@ -189,9 +189,9 @@ Status remove_share(WriteContext& context, const Share& asked) {
       .bind(asked.with_project)
       .run();
   if (context.db.changes() > 0) return {};
-  return make_error(ErrorCode::kNotFound, "SHARE_NOT_FOUND",
-                    resource_name(asked) + " is not shared with the project " +
-                        quoted_value(asked.with_project));
+  return make_error(
+      ErrorCode::kNotFound, "SHARE_NOT_FOUND",
+      resource_name(asked) + " is not shared with the project " + quoted_value(asked.with_project));
 }
 
 Status note_call(WriteContext& context, const std::string& person, bool host_user,

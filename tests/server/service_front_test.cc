@@ -94,7 +94,7 @@ TEST_F(ServiceFront, TheAddressIsTheOneThatTheFrontEndNames) {
   EXPECT_EQ(address_with({"203.0.113.1, 192.0.2.7"}), "192.0.2.7")
       << "a front end that appends names the client last";
   EXPECT_EQ(address_with({}), "front end");
-  EXPECT_EQ(address_with({"root\t[0m"}), "front end") << "no text of a client reaches the audit";
+  EXPECT_EQ(address_with({"root; [0m"}), "front end") << "no text of a client reaches the audit";
 }
 
 TEST_F(ServiceFront, OnOtherSocketsTheHeaderMeansNothing) {
