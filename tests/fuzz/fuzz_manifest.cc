@@ -1,6 +1,5 @@
 // Fuzzes the JSON texts that the programs write themselves and read back from disks and archives:
-// the state of a checkpoint, the manifest of a backup, the rates of a device.
-#include "client/lib/backup_manifest.h"
+// the state of a checkpoint, the rates of a device.
 #include "src/checkpoint/checkpoint_state.h"
 #include "src/forecast/rates.h"
 #include "tests/fuzz/fuzz.h"
@@ -10,11 +9,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = text_of(data, size);
   if (const auto state = parse_state_json(text); state.ok()) {
     TRAINYARD_CHECK(to_state_json(*state) == text, "an accepted state is as it was written");
-  }
-  if (const auto manifest = client::parse_backup_manifest(text); manifest.ok()) {
-    for (const client::BackupFile& file : manifest->files) {
-      (void)client::is_backup_path(file.path);
-    }
   }
   (void)parse_rates(text);
   return 0;

@@ -193,14 +193,6 @@ def weights_index():
     write("weights_index", "empty", "{}")
 
 
-def manifest():
-    files = [{"path": "trainyard.db", "size_bytes": 4096, "sha256": "0" * 64}]
-    backup = {"format_version": 1, "server_version": "0.1.0", "created": "2026-11-30T12:00:00Z", "commit": 7, "files": files}
-    write("manifest", "backup", json.dumps(backup))
-    write("manifest", "backup_newer", json.dumps(backup | {"format_version": 2}))
-    write("manifest", "backup_outside", json.dumps(backup | {"files": [files[0] | {"path": "../trainyard.db", "size_bytes": -1}]}))
-
-
 def npy_of(header, data, version=1):
     text = header.encode() + b"\n"
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
@@ -377,6 +369,6 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, model_config, weights_index, manifest, npy, arrays, documents, jsonl,
+for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, model_config, weights_index, npy, arrays, documents, jsonl,
              subword, archive, image, schema, onnx, spec):
     make()
