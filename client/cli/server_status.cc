@@ -19,7 +19,7 @@ Result<int> run_status(Session& session) {
                       {"jobs running", grouped(info.jobs_running())},
                       {"jobs queued", grouped(info.jobs_queued())},
                       {"sandbox", info.sandbox()}},
-                     session.out().colour());
+                     session.out().colour(), session.out().line_width());
                  for (const std::string& warning : info.warnings()) {
                    const std::string label = session.out().styled(Style::kNotice, "warning:") + " ";
                    out +=

@@ -46,7 +46,7 @@ class Manners(DaemonTest):
         for word in ("Excludes", "TEXT", "REQUIRED", "Needs:"):
             self.assertNotIn(word, help_text)
         for arguments, words in [
-                (["--undo-upgrade", "--check"], "--check and --undo-upgrade exclude each other"),
+                (["--undo-upgrade", "--check"], "--check, --undo-upgrade and --init-admin exclude each other"),
                 (["--sokcet", "/x"], "unknown option '--sokcet', did you mean '--socket'?"),
                 (["--listen"], "--listen: expected one value after it"),
                 (["serve"], "unexpected argument 'serve'")]:

@@ -73,7 +73,7 @@ class Tutorial(DaemonTest):
     def test_a_relative_server_path_works_in_the_tutorials_folder(self):
         (self.scratch / "client.yaml").write_text("context: here\ncontexts:\n  here: {server: 'unix:" + str(self.daemon.socket) + "'}\n")
         (self.scratch / "there.sock").symlink_to(self.daemon.socket)
-        (self.scratch / "token").write_text("a-token-that-the-socket-does-not-need\n")
+        (self.scratch / "token").write_text(self.daemon.cli("token", "create", "tutorial").stdout)
         (self.scratch / "token").chmod(0o600)
         for named in (["--server", "unix:there.sock", "--token-file", "token"], ["--config", "client.yaml"]):
             done = subprocess.run([BIN / "trainyard", "tutorial", "--yes", *named], cwd=self.scratch, capture_output=True,

@@ -179,7 +179,7 @@ TEST_F(ServiceProjectViews, OtherProjectsJobsHaveAPlaceButNoName) {
   ASSERT_EQ(cpu.uses_size(), 1);
   EXPECT_TRUE(cpu.uses(0).other_project());
   EXPECT_EQ(cpu.uses(0).job(), "");
-  EXPECT_GT(cpu.uses(0).planned_bytes(), 0);
+  EXPECT_EQ(cpu.uses(0).planned_bytes(), devices_as("ann").devices(0).uses(0).planned_bytes());
   EXPECT_EQ(devices.ShortDebugString().find(secret), std::string::npos) << devices.DebugString();
   EXPECT_EQ(devices_as("ann").devices(0).jobs(0), "projects/vision/jobs/same");
   EXPECT_EQ(devices_as("ops").devices(0).uses(0).job(), "projects/vision/jobs/same");
