@@ -168,21 +168,6 @@ def gguf():
                                      "tokenizer.ggml.scores": [0.0, 0.0, -1.0, -2.0, -0.5, 0.0]}, {}))
 
 
-def model_config():
-    golden = json.loads((GOLDEN / "families.json").read_text())
-    seen = set()
-    for case in golden.values():
-        kind = case["config"]["model_type"]
-        if kind not in seen:
-            seen.add(kind)
-            write("model_config", re.sub(r"\W", "_", kind), json.dumps(case["config"]))
-    llama = golden["llama"]["config"]
-    write("model_config", "negative", json.dumps(llama | {"hidden_size": -32}))
-    write("model_config", "huge", json.dumps(llama | {"hidden_size": 1 << 62, "num_hidden_layers": 1 << 31}))
-    write("model_config", "rope_yarn", json.dumps(llama | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}))
-    write("model_config", "no_config", "[1, 2]")
-
-
 def weights_index():
     names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     write("weights_index", "two_files", json.dumps(
@@ -369,6 +354,6 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, model_config, weights_index, npy, arrays, documents, jsonl,
+for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, weights_index, npy, arrays, documents, jsonl,
              subword, archive, image, schema, onnx, spec):
     make()
